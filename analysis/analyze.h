@@ -1,0 +1,83 @@
+// analyze.h: every tensor x every recipe -> figures. Tensors stream in tiles; nothing is loaded
+// whole. The numbers do not depend on threads, backend, memory or the other recipes of a run
+// (design: fixed summation tree by block index, integers for all counts).
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/io/tensor_source.h"
+#include "analysis/report.h"
+#include "sim/backend.h"
+#include "sim/recipe.h"
+
+namespace fp4scope {
+
+struct TensorFilter {
+  std::vector<std::string> include;  // regular expressions, search semantics; empty: all
+  std::vector<std::string> exclude;
+  // Throws Error(kUsage) naming the option and the fault of a malformed expression.
+  void check() const;
+  bool accepts(const std::string& name) const;
+};
+
+struct AnalyzeOptions {
+  std::vector<Recipe> recipes;
+  TensorFilter filter;
+  int axis = -1;  // contraction axis; negative counts from the end
+  // "auto" takes the fastest backend that supports the recipe; a name forces it.
+  std::string backend = "auto";
+  int threads = 0;  // 0: all cores
+  std::int64_t memory_bytes = std::int64_t{1} << 30;
+  bool full_percentiles = false;
+  std::int64_t map_size = 0;  // largest number of cells along a side; 0: no maps
+  std::vector<std::string> group_by;  // regular expressions; group name = first capture or match
+  std::string dtype_hint;
+  // Called from one thread at a time with elements done and in total; may be empty.
+  std::function<void(std::int64_t done, std::int64_t total)> progress;
+  const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: finish nothing new, keep what is done
+};
+
+// `files` are FILE, DIRECTORY or FILE:TENSOR. Goes on after a bad file or tensor and records it in
+// Report::errors; throws Error(kUsage) for bad options only.
+Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options);
+
+// FILE:TENSOR -> {FILE, TENSOR}; the tensor is empty when `operand` names an existing file.
+struct Operand {
+  std::string file, tensor;
+};
+Operand split_operand(const std::string& operand);
+
+// --backend NAME: throws Error with the reason when it cannot do the recipe, or is unknown.
+const Backend& choose_backend(const std::string& name, const Recipe& recipe);
+
+struct QuantizeOptions {
+  Recipe recipe;
+  TensorFilter filter;
+  int axis = -1;
+  std::string backend = "auto";
+  int threads = 0;
+  std::string dtype_hint;
+  const std::atomic<bool>* stop = nullptr;
+};
+struct QuantizedTensorInfo {
+  std::string tensor, dtype;
+  std::vector<std::int64_t> shape;
+  std::int64_t elements = 0, bytes_in = 0, bytes_out = 0;
+};
+struct QuantizeResult {
+  std::vector<QuantizedTensorInfo> tensors;
+  std::vector<std::string> skipped;  // tensors that hold no real numbers, with the reason
+};
+// Writes fp4scope's own layout (product.md, "Machine-readable output") to `out`, a safetensors file:
+// NAME.codes, NAME.scales, and for NVFP4 NAME.amax and NAME.outer_scale; __metadata__ holds recipe,
+// source name, shape and dtype. The file appears whole or not at all.
+QuantizeResult quantize_file(const std::string& in, const std::string& out,
+                             const QuantizeOptions& options);
+// The reverse: reads fp4scope's own layout and writes NAME as F32 in a safetensors file.
+QuantizeResult dequantize_file(const std::string& in, const std::string& out,
+                               const QuantizeOptions& options);
+
+}  // namespace fp4scope

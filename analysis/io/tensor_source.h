@@ -1,0 +1,65 @@
+// tensor_source.h: containers as lists of named tensors whose rows can be read piece by piece. The
+// kind of a file is found from its content, not from its name. Nothing is loaded whole.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp4scope {
+
+enum class DType : std::uint8_t { kF64, kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kF8E8M0, kU8, kI8,
+                                  kOther };
+std::string_view dtype_name(DType dtype);  // "f64", "f32", "f16", "bf16", "f8_e4m3", ...
+std::int64_t dtype_bytes(DType dtype);     // 0 for kOther
+// Whether analyze and quantize take this dtype as numbers (F64 F32 F16 BF16).
+bool is_real(DType dtype);
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kOther;
+  std::string dtype_text;            // as the container spells it, for messages
+  std::vector<std::int64_t> shape;   // [] for a 0-d tensor
+  std::int64_t elements = 0;         // product of the shape, 1 for 0-d
+  std::int64_t bytes = 0;            // of the data in the container
+  std::string file;                  // the file that holds it (a shard of a set), as given
+  std::int64_t rows() const;         // product of all dimensions but the last, 1 for rank < 2
+  std::int64_t cols() const;         // last dimension, 1 for 0-d
+};
+
+// What a safetensors file or another container says about itself, for provenance.
+struct SourceInfo {
+  std::string path;       // as given by the user
+  std::string container;  // "safetensors", "safetensors index", "npy"
+  std::int64_t bytes = 0;
+};
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual const SourceInfo& info() const = 0;
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  // Elements [row, row+rows) x [col, col+cols) of the tensor flattened to [rows(), cols()], widened
+  // exactly to binary32 (F16, BF16, F32) into `out`, row-major without gaps. F64: use read_f64.
+  // F8 and integer codes: read_raw. Thread-safe. Throws Error(kData) on an I/O error.
+  virtual void read_f32(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                        std::int64_t col, std::int64_t cols, float* out) const = 0;
+  virtual void read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                        std::int64_t col, std::int64_t cols, double* out) const = 0;
+  // The stored bytes of the elements, in little-endian order and logical (row-major) element order.
+  virtual void read_raw(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                        std::int64_t col, std::int64_t cols, void* out) const = 0;
+  // safetensors __metadata__ (empty elsewhere).
+  virtual const std::vector<std::pair<std::string, std::string>>& metadata() const = 0;
+};
+
+// `dtype_hint` ("bf16", "e4m3", "e5m2", "raw" or empty) types npy files whose descr carries none.
+struct OpenOptions {
+  std::string dtype_hint;
+};
+// Opens a safetensors file, a *.safetensors.index.json with its shards, a directory that holds one
+// of these, or an npy file. Throws Error (kData, or kUnsupported for a well-formed unknown thing).
+std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options = {});
+
+}  // namespace fp4scope

@@ -1,0 +1,77 @@
+// backend.h: an implementation of recipes. Plain data only, so that a CUDA backend can be linked
+// without exposing CUDA types. Backends are listed fastest first with "reference" last among the
+// automatic ones; "oracle" is exact, slow and only used when asked for by name.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/recipe.h"
+
+namespace fp4scope {
+
+// A piece of a tensor: `rows` x `cols` elements, blocks run along the columns. `f32` holds the
+// values as binary32 (a binary64 source rounded once, to nearest even); `f64` is set only when the
+// source is binary64 and holds the original values. Both have the same stride, in elements.
+// 2-D recipes need rows in whole bands of 16, except for the last band of the tensor.
+struct Tile {
+  const float* f32 = nullptr;
+  const double* f64 = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+};
+
+// Second-level scale of one tensor, or of one row for scale=row. Formats without an outer scale
+// ignore it.
+struct OuterScale32 {
+  float amax = 0;          // of the tensor or row, NaN ignored
+  float encode_scale = 1;  // g
+};
+
+// Codes and scales of a tile in logical order.
+struct QuantizedTile {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;            // of the data, without padding
+  std::int64_t blocks_per_row = 0;  // ceil(cols / block)
+  std::int64_t padded_cols = 0;     // blocks_per_row * block
+  std::vector<std::uint8_t> codes;  // [rows, padded_cols], one byte per code
+  // [rows, blocks_per_row, format.scale_bytes]. MX and NVFP4: the scale byte. HiF4: E6M2, level-2
+  // bits, level-3 bits 0..7, level-3 bits 8..15, bit i of a byte is index i (LSB first).
+  std::vector<std::uint8_t> scales;
+};
+// Sets the shape and allocates; every code and scale byte is then written by quantize().
+void resize(QuantizedTile& tile, const Recipe& recipe, std::int64_t rows, std::int64_t cols);
+
+struct Support {
+  bool ok = true;
+  std::string reason;  // when not ok
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual Support available() const = 0;
+  virtual Support supports(const Recipe& recipe) const = 0;
+  // Outer scale from an amax (binary32 bits, NaN already ignored); for scale=none and scale=given
+  // as the recipe says.
+  virtual OuterScale32 outer_scale(const Recipe& recipe, std::uint32_t amax_bits) const = 0;
+  // `outer` has one entry, or tile.rows entries for scale=row. `out` is resized.
+  // Throws Error(kData) only where the recipe refuses the input (nonfinite=error).
+  virtual void quantize(const Recipe& recipe, const Tile& tile,
+                        std::span<const OuterScale32> outer, QuantizedTile& out) const = 0;
+  // Decoded values as binary32, [rows, cols] with the given stride.
+  virtual void dequantize(const Recipe& recipe, const QuantizedTile& tile,
+                          std::span<const OuterScale32> outer, float* values,
+                          std::int64_t stride) const = 0;
+};
+
+// The CPU backends of this build, fastest first, "reference" last; the oracle is not among them.
+std::span<const Backend* const> cpu_backends();
+// sim/oracle: the exact backend.
+const Backend& oracle_backend();
+
+}  // namespace fp4scope
