@@ -5,10 +5,10 @@
 namespace fp4scope {
 
 // Elements.
-inline constexpr MinifloatSpec kE2M1{2, 1, 1, true, true, Special::kNone};    // OCP MX v1.0 FP4
-inline constexpr MinifloatSpec kE1M2{1, 2, 1, true, true, Special::kNone};    // HiF4 S1P2
-inline constexpr MinifloatSpec kE2M3{2, 3, 1, true, true, Special::kNone};    // OCP MX v1.0 FP6
-inline constexpr MinifloatSpec kE3M2{3, 2, 3, true, true, Special::kNone};    // OCP MX v1.0 FP6
+inline constexpr MinifloatSpec kE2M1{2, 1, 1, true, true, Special::kNone};        // OCP MX v1.0 FP4
+inline constexpr MinifloatSpec kE1M2{1, 2, 1, true, true, Special::kNone};        // HiF4 S1P2
+inline constexpr MinifloatSpec kE2M3{2, 3, 1, true, true, Special::kNone};        // OCP MX v1.0 FP6
+inline constexpr MinifloatSpec kE3M2{3, 2, 3, true, true, Special::kNone};        // OCP MX v1.0 FP6
 inline constexpr MinifloatSpec kE4M3{4, 3, 7, true, true, Special::kNanAllOnes};  // OCP OFP8
 inline constexpr MinifloatSpec kE5M2{5, 2, 15, true, true, Special::kIeee};       // OCP OFP8
 // HiFX widths 3 and 5: the element of the HiFloat4 simulator with another fraction length.
@@ -22,11 +22,11 @@ inline constexpr MinifloatSpec kE6M2{6, 2, 48, false, false, Special::kNanAllOne
 inline constexpr MinifloatSpec kBF16{8, 7, 127, true, true, Special::kIeee};
 inline constexpr MinifloatSpec kFP16{5, 10, 15, true, true, Special::kIeee};  // IEEE 754 binary16
 // FP8 variants of other stacks (ml_dtypes names in the comments).
-inline constexpr MinifloatSpec kE3M4{3, 4, 3, true, true, Special::kIeee};        // float8_e3m4
-inline constexpr MinifloatSpec kE4M3Ieee{4, 3, 7, true, true, Special::kIeee};    // float8_e4m3
-inline constexpr MinifloatSpec kE4M3B11{4, 3, 11, true, true, Special::kFnuz};    // ..e4m3b11fnuz
-inline constexpr MinifloatSpec kE4M3Fnuz{4, 3, 8, true, true, Special::kFnuz};    // ..e4m3fnuz
-inline constexpr MinifloatSpec kE5M2Fnuz{5, 2, 16, true, true, Special::kFnuz};   // ..e5m2fnuz
+inline constexpr MinifloatSpec kE3M4{3, 4, 3, true, true, Special::kIeee};       // float8_e3m4
+inline constexpr MinifloatSpec kE4M3Ieee{4, 3, 7, true, true, Special::kIeee};   // float8_e4m3
+inline constexpr MinifloatSpec kE4M3B11{4, 3, 11, true, true, Special::kFnuz};   // ..e4m3b11fnuz
+inline constexpr MinifloatSpec kE4M3Fnuz{4, 3, 8, true, true, Special::kFnuz};   // ..e4m3fnuz
+inline constexpr MinifloatSpec kE5M2Fnuz{5, 2, 16, true, true, Special::kFnuz};  // ..e5m2fnuz
 
 struct NamedSpec {
   std::string_view name;

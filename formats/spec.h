@@ -62,10 +62,14 @@ struct ScaleLevel {
   int group = 0;         // elements that share one scale; 0 = per tensor or per row
   FP4SCOPE_HD constexpr int storage_bits() const {
     switch (kind) {
-      case ScaleKind::kMinifloat: return spec.storage_bits();
-      case ScaleKind::kE8m0: return 8;
-      case ScaleKind::kBinary32: return 32;
-      case ScaleKind::kMicroExponent: return 1;
+      case ScaleKind::kMinifloat:
+        return (spec.storage_bits() + 7) / 8 * 8;  // whole bytes
+      case ScaleKind::kE8m0:
+        return 8;
+      case ScaleKind::kBinary32:
+        return 32;
+      case ScaleKind::kMicroExponent:
+        return 1;
     }
     return 0;
   }

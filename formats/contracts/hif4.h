@@ -5,7 +5,9 @@
 
 namespace fp4scope {
 
-constexpr Hif4Options hif4_gcc() { return {}; }
+constexpr Hif4Options hif4_gcc() {
+  return {};
+}
 constexpr Hif4Options hif4_amct() {
   Hif4Options o;
   o.elem = Hif4Product::kBf16;
@@ -27,9 +29,8 @@ inline constexpr Contract<Hif4Options> kHif4Contracts[] = {
     {"amct", hif4_amct(), Ragged::kError,
      "hicann/amct 2be20da amct_pytorch/quantization/dtypes/hifp_impl.py", Evidence::kVerified,
      "hif4/groups.json hif4/options.json"},
-    {"a6", hif4_a6(), Ragged::kError,
-     "hw-native-sys/pto-isa 3186c38 include/pto/npu/a6/TQuant.hpp", Evidence::kVerified,
-     "hif4/groups.json hif4/options.json"},
+    {"a6", hif4_a6(), Ragged::kError, "hw-native-sys/pto-isa 3186c38 include/pto/npu/a6/TQuant.hpp",
+     Evidence::kVerified, "hif4/groups.json hif4/options.json"},
 };
 inline constexpr std::string_view kHif4DefaultContract = "gcc";
 

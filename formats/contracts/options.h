@@ -33,7 +33,7 @@ enum class MxScaleArith : std::uint8_t {
   kMul,    // rceil: fl(amax * fl(1/FMAX)), then round up to a power of two
   kDiv     // rceil: fl(amax / FMAX)
 };
-enum class MxTop : std::uint8_t { kNan, k254 };        // a scale above 2^127 becomes
+enum class MxTop : std::uint8_t { kNan, k254 };         // a scale above 2^127 becomes
 enum class MxNan : std::uint8_t { kPropagate, kDrop };  // NaN in a block: byte 255, or ignored
 enum class MxInf : std::uint8_t { kNan, k254 };         // infinite amax: byte 255 or 254
 enum class ZeroSign : std::uint8_t {
@@ -71,8 +71,8 @@ struct Nvfp4Options {
   std::uint32_t e4m3max = 448;  // M of the outer scale: 448 or 256
   NegZero neg_zero = NegZero::kKeep;
   Ragged ragged = Ragged::kPad;
-  std::uint32_t g_bits = 0;        // scale=given: binary32 bits of the encode scale
-  bool has_amax = false;           // `amax` was given and replaces the measured tensor amax
+  std::uint32_t g_bits = 0;  // scale=given: binary32 bits of the encode scale
+  bool has_amax = false;     // `amax` was given and replaces the measured tensor amax
   std::uint32_t amax_bits = 0;
   constexpr bool operator==(const Nvfp4Options&) const = default;
 };

@@ -7,9 +7,15 @@
 
 namespace fp4scope::test {
 
-inline std::filesystem::path source_dir() { return FP4SCOPE_SOURCE_DIR; }
-inline std::filesystem::path data_dir() { return source_dir() / "data"; }
-inline std::filesystem::path shared_dir() { return source_dir().parent_path() / "shared"; }
+inline std::filesystem::path source_dir() {
+  return FP4SCOPE_SOURCE_DIR;
+}
+inline std::filesystem::path data_dir() {
+  return source_dir() / "data";
+}
+inline std::filesystem::path shared_dir() {
+  return source_dir().parent_path() / "shared";
+}
 
 // True when ../shared/`name` exists. Otherwise prints the line that marks the ctest entry as
 // skipped.
@@ -24,8 +30,9 @@ class TempDir {
  public:
   TempDir() {
     std::string pattern = (std::filesystem::temp_directory_path() / "fp4scope-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::filesystem::filesystem_error(
-        "cannot create a temporary folder", std::error_code(errno, std::generic_category()));
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw std::filesystem::filesystem_error("cannot create a temporary folder",
+                                              std::error_code(errno, std::generic_category()));
     path_ = pattern;
   }
   ~TempDir() {
