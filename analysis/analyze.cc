@@ -1,1 +1,481 @@
-// placeholder
+// analyze.cc: from files to a Report. Two passes over a tensor: amax (only for outer scales), then
+// every recipe on every tile. Tiles run in parallel; what depends on order is merged in tile order.
+#include "analysis/analyze.h"
+
+#include <omp.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <regex>
+
+#include "analysis/io/axis_view.h"
+#include "analysis/metrics/figures.h"
+#include "analysis/metrics/totals.h"
+#include "analysis/tiles.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+// One recipe on one tensor while it runs.
+struct Job {
+  const Recipe* recipe;
+  const Backend* backend;
+  std::vector<OuterScale32> outer;  // one, or one per row
+  MapGrid grid;
+  Totals totals;
+  std::vector<TileSums> tile_sums;
+  std::int64_t failed_tile = std::numeric_limits<std::int64_t>::max();
+  std::optional<Error> failure;  // of the lowest failing tile
+};
+
+struct TensorRun {
+  const TensorSource& source;
+  const TensorInfo& tensor;
+  const AnalyzeOptions& options;
+  int threads;
+  std::function<void(std::int64_t)> advance;  // elements done
+  bool stopped() const { return options.stop != nullptr && options.stop->load(); }
+};
+
+// Calls body(tile index, thread) for every tile, in parallel. The failure of the lowest tile is
+// rethrown after the region: an exception must not leave it.
+template <class Body>
+void for_each_tile(const TensorRun& run, std::int64_t tiles, Body&& body) {
+  std::int64_t failed = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(run.threads)
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    if (run.stopped()) continue;
+    try {
+      body(i, omp_get_thread_num());
+    } catch (...) {
+#pragma omp critical(fp4scope_tile_failure)
+      if (i < failed) {
+        failed = i;
+        failure = std::current_exception();
+      }
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+// Pass 1: integer maxima, exact and free of order. Row maxima only when asked for.
+struct AmaxResult {
+  std::uint32_t tensor = 0;
+  std::vector<std::uint32_t> rows;
+};
+AmaxResult measure_amax(const TensorRun& run, bool per_row) {
+  const auto grid = tile_grid(run.tensor.rows(), run.tensor.cols(), false);
+  AmaxResult result;
+  if (per_row) result.rows.resize(static_cast<std::size_t>(run.tensor.rows()));
+  std::vector<TileBuffer> buffers(static_cast<std::size_t>(run.threads));
+  for_each_tile(run, static_cast<std::int64_t>(grid.size()), [&](std::int64_t i, int thread) {
+    TileBuffer& buffer = buffers[static_cast<std::size_t>(thread)];
+    const TileSpan& span = grid[static_cast<std::size_t>(i)];
+    buffer.read(run.source, run.tensor, span);
+    std::vector<std::uint32_t> maxima;
+    for (std::int64_t r = 0; r < span.rows; ++r) {
+      maxima.push_back(amax_bits(buffer.tile.f32 + r * buffer.tile.stride, span.cols));
+    }
+#pragma omp critical(fp4scope_amax)
+    for (std::int64_t r = 0; r < span.rows; ++r) {
+      const std::uint32_t amax = maxima[static_cast<std::size_t>(r)];
+      result.tensor = std::max(result.tensor, amax);
+      if (per_row) {
+        std::uint32_t& row = result.rows[static_cast<std::size_t>(span.row + r)];
+        row = std::max(row, amax);
+      }
+    }
+  });
+  return result;
+}
+
+bool is_row_scaled(const Recipe& recipe) {
+  return recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow;
+}
+
+void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, const TileSpan& span,
+                     std::int64_t index, QuantizedTile& quantized, std::vector<float>& values,
+                     Tallies& tallies) {
+  const std::span<const OuterScale32> all(job.outer);
+  const auto outer = is_row_scaled(*job.recipe) ? all.subspan(static_cast<std::size_t>(span.row),
+                                                              static_cast<std::size_t>(span.rows))
+                                                : all;
+  try {
+    job.backend->quantize(*job.recipe, buffer.tile, outer, quantized);
+  } catch (const Error& e) {
+#pragma omp critical(fp4scope_job_failure)
+    if (index < job.failed_tile) {
+      job.failed_tile = index;
+      job.failure = e;
+    }
+    return;
+  }
+  values.resize(static_cast<std::size_t>(span.elements()));
+  job.backend->dequantize(*job.recipe, quantized, outer, values.data(), span.cols);
+  const TileResult result{*job.recipe, buffer.tile,
+                          quantized,   values.data(),
+                          span.row,    span.col / job.recipe->format.block,
+                          job.grid,    run.options.full_percentiles};
+  accumulate(result, tallies, job.tile_sums[static_cast<std::size_t>(index)]);
+}
+
+// Pass 2 over one tile grid: `jobs` share it. Hashes the stored bytes when `hashes` is not null.
+void run_grid(const TensorRun& run, bool two_dimensional, const std::vector<Job*>& jobs,
+              std::vector<std::uint64_t>* hashes) {
+  const auto grid = tile_grid(run.tensor.rows(), run.tensor.cols(), two_dimensional);
+  if (hashes != nullptr) hashes->resize(grid.size());
+  for (Job* job : jobs) job->tile_sums.resize(grid.size());
+  struct Worker {
+    TileBuffer buffer;
+    QuantizedTile quantized;
+    std::vector<float> values;
+    std::vector<unsigned char> raw;
+    std::vector<Tallies> tallies;  // per job
+  };
+  std::vector<Worker> workers(static_cast<std::size_t>(run.threads));
+  for (Worker& w : workers) w.tallies.resize(jobs.size());
+
+  for_each_tile(run, static_cast<std::int64_t>(grid.size()), [&](std::int64_t i, int thread) {
+    Worker& w = workers[static_cast<std::size_t>(thread)];
+    const TileSpan& span = grid[static_cast<std::size_t>(i)];
+    if (hashes != nullptr) {
+      w.raw.resize(static_cast<std::size_t>(span.elements() * dtype_bytes(run.tensor.dtype)));
+      run.source.read_raw(run.tensor, span.row, span.rows, span.col, span.cols, w.raw.data());
+      (*hashes)[static_cast<std::size_t>(i)] = XXH3_64bits(w.raw.data(), w.raw.size());
+    }
+    if (!jobs.empty()) w.buffer.read(run.source, run.tensor, span);
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      run_job_on_tile(*jobs[j], run, w.buffer, span, i, w.quantized, w.values, w.tallies[j]);
+    }
+#pragma omp critical(fp4scope_progress)
+    run.advance(span.elements());
+  });
+
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    Job& job = *jobs[j];
+    job.totals.map_squared_error.resize(
+        static_cast<std::size_t>(job.grid.grid_rows * job.grid.grid_cols));
+    for (const Worker& w : workers) job.totals.tallies.add(w.tallies[j]);
+    for (const TileSums& tile : job.tile_sums) job.totals.add_tile(tile);
+  }
+}
+
+std::string hex64(std::uint64_t v) {
+  static const char* digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (int i = 15; i >= 0; --i, v >>= 4) text[static_cast<std::size_t>(i)] = digits[v & 15];
+  return text;
+}
+
+Maps make_maps(const Job& job) {
+  Maps maps;
+  if (!job.grid.enabled()) return maps;
+  const Tallies& t = job.totals.tallies;
+  maps.grid_rows = job.grid.grid_rows;
+  maps.grid_cols = job.grid.grid_cols;
+  maps.rows_per_cell = job.grid.rows_per_cell;
+  maps.cols_per_cell = job.grid.blocks_per_cell * job.recipe->format.block;
+  maps.elements = t.map_elements;
+  maps.underflow = t.map_underflow;
+  maps.saturated = t.map_saturated;
+  maps.squared_error = job.totals.map_squared_error;
+  maps.scale_code_sum = t.map_scale_sum;
+  maps.blocks = t.map_blocks;
+  return maps;
+}
+
+// The finished rows of one tensor, in recipe order; a recipe that failed has no row.
+struct TensorOutcome {
+  std::vector<Row> rows;
+  std::vector<std::size_t> recipe_index;
+  std::vector<Totals> totals;
+  bool stopped = false;
+};
+
+TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
+                             std::vector<ErrorRecord>& errors) {
+  const AnalyzeOptions& options = run.options;
+  const TensorInfo& tensor = run.tensor;
+  const std::int64_t rows = tensor.rows(), cols = tensor.cols();
+  const auto fail = [&](const Recipe& recipe, const Error& e) {
+    errors.push_back({tensor.file, tensor.name,
+                      tensor.file + ": tensor '" + tensor.name + "', recipe " + to_string(recipe) +
+                          ": " + e.what(),
+                      e.exit_code()});
+  };
+
+  std::vector<Job> jobs;
+  std::vector<std::size_t> recipe_index;
+  for (std::size_t i = 0; i < options.recipes.size(); ++i) {
+    const Recipe& recipe = options.recipes[i];
+    if (recipe.ragged() == Ragged::kError && cols % recipe.format.block != 0) {
+      fail(recipe, Error(ErrorKind::kData,
+                         "expected rows of a multiple of " + std::to_string(recipe.format.block) +
+                             " elements (ragged=error), found " + std::to_string(cols)));
+      continue;
+    }
+    Job job{};
+    job.recipe = &recipe;
+    job.backend = backends[i];
+    const std::int64_t blocks = (cols + recipe.format.block - 1) / recipe.format.block;
+    job.grid = make_map_grid(rows, blocks, options.map_size);
+    job.totals.code_count = recipe.format.element.code_count();
+    job.totals.has_level_bits = recipe.family == Family::kHif4;
+    job.totals.full_percentiles = options.full_percentiles;
+    jobs.push_back(std::move(job));
+    recipe_index.push_back(i);
+  }
+
+  bool needs_amax = false, needs_rows = false;
+  for (const Job& job : jobs) {
+    needs_amax |= job.recipe->needs_amax();
+    needs_rows |= is_row_scaled(*job.recipe);
+  }
+  AmaxResult amax;
+  if (needs_amax) amax = measure_amax(run, needs_rows);
+  for (Job& job : jobs) {
+    if (is_row_scaled(*job.recipe)) {
+      for (const std::uint32_t bits : amax.rows) {
+        job.outer.push_back(job.backend->outer_scale(*job.recipe, bits));
+      }
+    } else {
+      job.outer.push_back(job.backend->outer_scale(*job.recipe, amax.tensor));
+    }
+  }
+
+  std::vector<Job*> flat, banded;
+  for (Job& job : jobs) (job.recipe->is_2d() ? banded : flat).push_back(&job);
+  std::vector<std::uint64_t> hashes;
+  run_grid(run, false, flat, &hashes);
+  if (!banded.empty()) run_grid(run, true, banded, nullptr);
+
+  TensorOutcome outcome;
+  outcome.stopped = run.stopped();
+  if (outcome.stopped) return outcome;  // tiles may be missing
+  const std::string hash = hex64(XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    Job& job = jobs[j];
+    if (job.failure) {
+      fail(*job.recipe, *job.failure);
+      continue;
+    }
+    Row row;
+    row.file = tensor.file;
+    row.tensor = tensor.name;
+    row.dtype = std::string(dtype_name(tensor.dtype));
+    row.shape = tensor.shape;
+    row.source_hash = hash;
+    row.recipe = job.recipe->text;
+    row.recipe_canonical = to_string(*job.recipe);
+    row.recipe_full = to_full_string(*job.recipe);
+    row.backend = std::string(job.backend->name());
+    row.notes = job.recipe->notes;
+    const std::int64_t block = job.recipe->format.block;
+    if (cols % block != 0 && job.recipe->source_refuses_ragged) {
+      row.notes.push_back("the source of contract " + job.recipe->contract +
+                          " refuses this shape (" + std::to_string(cols) + " is no multiple of " +
+                          std::to_string(block) + "); quantized with ragged=pad");
+    }
+    fill_row(row, job.totals);
+    row.maps = make_maps(job);
+    outcome.rows.push_back(std::move(row));
+    outcome.recipe_index.push_back(recipe_index[j]);
+    outcome.totals.push_back(std::move(job.totals));
+  }
+  return outcome;
+}
+
+// First capture of the expression in the tensor's name, or the whole match.
+std::optional<std::string> group_name(const std::regex& expression, const std::string& name) {
+  std::smatch match;
+  if (!std::regex_search(name, match, expression)) return std::nullopt;
+  return match.size() > 1 ? match[1].str() : match[0].str();
+}
+
+class Aggregator {
+ public:
+  Aggregator(const AnalyzeOptions& options) : options_(options) {
+    for (const std::string& g : options.group_by) {
+      try {
+        expressions_.emplace_back(g, std::regex::ECMAScript);
+      } catch (const std::regex_error& e) {
+        throw Error(ErrorKind::kUsage,
+                    "--group-by '" + g + "' is not a regular expression: " + e.what());
+      }
+    }
+  }
+  void add(const TensorOutcome& outcome) {
+    for (std::size_t j = 0; j < outcome.rows.size(); ++j) {
+      const Row& row = outcome.rows[j];
+      add_to("", outcome.recipe_index[j], row, outcome.totals[j]);
+      for (const std::regex& e : expressions_) {
+        if (const auto name = group_name(e, row.tensor)) {
+          add_to(*name, outcome.recipe_index[j], row, outcome.totals[j]);
+        }
+      }
+    }
+  }
+  // All tensors first, then the groups in order of appearance; recipes in command-line order.
+  std::vector<Row> rows() const {
+    std::vector<Row> result;
+    for (const Group& group : groups_) {
+      for (std::size_t i = 0; i < options_.recipes.size(); ++i) {
+        const Entry& entry = group.entries[i];
+        if (entry.tensors == 0 || (group.name.empty() && entry.tensors < 2)) continue;
+        Row row;
+        row.group = group.name;
+        row.tensors = entry.tensors;
+        row.recipe = options_.recipes[i].text;
+        row.recipe_canonical = to_string(options_.recipes[i]);
+        row.recipe_full = to_full_string(options_.recipes[i]);
+        row.backend = entry.backend;
+        fill_row(row, entry.totals);
+        result.push_back(std::move(row));
+      }
+    }
+    return result;
+  }
+
+ private:
+  struct Entry {
+    std::int64_t tensors = 0;
+    std::string backend;
+    Totals totals;
+  };
+  struct Group {
+    std::string name;
+    std::vector<Entry> entries;
+  };
+  void add_to(const std::string& name, std::size_t recipe, const Row& row, const Totals& totals) {
+    auto group = std::find_if(groups_.begin(), groups_.end(),
+                              [&](const Group& g) { return g.name == name; });
+    if (group == groups_.end()) {
+      groups_.push_back({name, std::vector<Entry>(options_.recipes.size())});
+      group = groups_.end() - 1;
+    }
+    Entry& entry = group->entries[recipe];
+    if (entry.tensors++ == 0) entry.totals.code_count = totals.code_count;
+    entry.backend = row.backend;
+    Totals without_maps = totals;  // maps belong to one tensor
+    Tallies& t = without_maps.tallies;
+    for (auto* map :
+         {&t.map_elements, &t.map_underflow, &t.map_saturated, &t.map_scale_sum, &t.map_blocks}) {
+      map->clear();
+    }
+    entry.totals.add(without_maps);
+  }
+
+  const AnalyzeOptions& options_;
+  std::vector<std::regex> expressions_;
+  std::vector<Group> groups_;
+};
+
+struct OpenFile {
+  std::unique_ptr<TensorSource> source;
+  std::unique_ptr<AxisView> view;  // when --axis is not the last
+  std::vector<const TensorInfo*> tensors;
+  const TensorSource& get() const {
+    if (view) return *view;
+    return *source;
+  }
+};
+
+// Opens an operand and picks its tensors; what cannot be used is recorded.
+std::optional<OpenFile> open_operand(const std::string& text, const AnalyzeOptions& options,
+                                     Report& report) {
+  const Operand operand = split_operand(text);
+  OpenFile file;
+  try {
+    file.source = open_source(operand.file, {options.dtype_hint});
+    if (options.axis != -1) file.view = std::make_unique<AxisView>(*file.source, options.axis);
+  } catch (const Error& e) {
+    report.errors.push_back({operand.file, operand.tensor, e.what(), e.exit_code()});
+    return std::nullopt;
+  }
+  const SourceInfo& info = file.source->info();
+  report.sources.push_back({info.path, info.container, info.bytes});
+  bool found = false;
+  for (const TensorInfo& tensor : file.get().tensors()) {
+    if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
+    if (!options.filter.accepts(tensor.name)) continue;
+    found = true;
+    if (!is_real(tensor.dtype)) {
+      const ErrorRecord record{tensor.file, tensor.name,
+                               tensor.file + ": tensor '" + tensor.name +
+                                   "': expected numbers (F64, F32, F16 or BF16), found dtype " +
+                                   tensor.dtype_text,
+                               4};
+      // Asked for by name it is an error; in passing it is left out and said so.
+      (operand.tensor.empty() ? report.skipped : report.errors).push_back(record);
+      continue;
+    }
+    file.tensors.push_back(&tensor);
+  }
+  if (!found && !operand.tensor.empty()) {
+    report.errors.push_back({operand.file, operand.tensor,
+                             operand.file + ": no tensor is named '" + operand.tensor +
+                                 "'; found " + std::to_string(file.get().tensors().size()) +
+                                 " tensors",
+                             3});
+  }
+  return file;
+}
+
+}  // namespace
+
+Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options) {
+  options.filter.check();
+  if (options.recipes.empty()) throw Error(ErrorKind::kUsage, "analyze needs at least one recipe");
+  std::vector<const Backend*> backends;
+  for (const Recipe& recipe : options.recipes) {
+    backends.push_back(&choose_backend(options.backend, recipe));
+  }
+  Aggregator aggregator(options);
+  Report report;
+  report.threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  // About 24 bytes per element of a tile are in flight in each thread.
+  const std::int64_t tile_bytes = 24 * kTileElements;
+  const int threads = static_cast<int>(
+      std::clamp<std::int64_t>(options.memory_bytes / tile_bytes, 1, report.threads));
+
+  std::vector<OpenFile> opened;
+  std::int64_t total = 0, done = 0;
+  for (const std::string& text : files) {
+    if (auto file = open_operand(text, options, report)) {
+      for (const TensorInfo* t : file->tensors) total += t->elements;
+      opened.push_back(std::move(*file));
+    }
+  }
+  const bool both_grids = std::any_of(options.recipes.begin(), options.recipes.end(),
+                                      [](const Recipe& r) { return r.is_2d(); });
+  if (both_grids) total *= 2;
+
+  for (const OpenFile& file : opened) {
+    for (const TensorInfo* tensor : file.tensors) {
+      if (report.interrupted) break;
+      const TensorRun run{file.get(), *tensor, options, threads, [&](std::int64_t n) {
+                            done += n;
+                            if (options.progress) options.progress(done, total);
+                          }};
+      try {
+        TensorOutcome outcome = analyze_tensor(run, backends, report.errors);
+        if (outcome.stopped) {
+          report.interrupted = true;
+          break;
+        }
+        aggregator.add(outcome);
+        for (Row& row : outcome.rows) report.results.push_back(std::move(row));
+      } catch (const Error& e) {
+        report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
+      }
+    }
+  }
+  report.aggregates = aggregator.rows();
+  return report;
+}
+
+}  // namespace fp4scope

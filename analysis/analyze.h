@@ -32,7 +32,7 @@ struct AnalyzeOptions {
   int threads = 0;  // 0: all cores
   std::int64_t memory_bytes = std::int64_t{1} << 30;
   bool full_percentiles = false;
-  std::int64_t map_size = 0;  // largest number of cells along a side; 0: no maps
+  std::int64_t map_size = 0;          // largest number of cells along a side; 0: no maps
   std::vector<std::string> group_by;  // regular expressions; group name = first capture or match
   std::string dtype_hint;
   // Called from one thread at a time with elements done and in total; may be empty.
@@ -71,9 +71,9 @@ struct QuantizeResult {
   std::vector<QuantizedTensorInfo> tensors;
   std::vector<std::string> skipped;  // tensors that hold no real numbers, with the reason
 };
-// Writes fp4scope's own layout (product.md, "Machine-readable output") to `out`, a safetensors file:
-// NAME.codes, NAME.scales, and for NVFP4 NAME.amax and NAME.outer_scale; __metadata__ holds recipe,
-// source name, shape and dtype. The file appears whole or not at all.
+// Writes fp4scope's own layout (product.md, "Machine-readable output") to `out`, a safetensors
+// file: NAME.codes, NAME.scales, and for NVFP4 NAME.amax and NAME.outer_scale; __metadata__ holds
+// recipe, source name, shape and dtype. The file appears whole or not at all.
 QuantizeResult quantize_file(const std::string& in, const std::string& out,
                              const QuantizeOptions& options);
 // The reverse: reads fp4scope's own layout and writes NAME as F32 in a safetensors file.

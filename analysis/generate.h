@@ -8,8 +8,14 @@
 
 namespace fp4scope {
 
-enum class Distribution : std::uint8_t { kNormal, kLaplace, kStudent5, kStudent3, kUniform,
-                                         kLogNormal };
+enum class Distribution : std::uint8_t {
+  kNormal,
+  kLaplace,
+  kStudent5,
+  kStudent3,
+  kUniform,
+  kLogNormal
+};
 std::string_view distribution_name(Distribution d);  // "normal", "laplace", "t5", ...
 
 // Elements [first, first + out.size()) of the stream of `seed`, scaled by `scale` (one binary32

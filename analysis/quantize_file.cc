@@ -1,1 +1,289 @@
-// placeholder
+// quantize_file.cc: whole files to fp4scope's own layout, streamed by tiles. Pass 1, where the
+// recipe needs it, takes the amax as an integer maximum of magnitude bits; pass 2 quantizes tile by
+// tile and writes codes and scales at their offsets, so the bytes do not depend on threads.
+#include <fmt/format.h>
+
+#include <bit>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "analysis/analyze.h"
+#include "analysis/io/axis_view.h"
+#include "analysis/io/message.h"
+#include "analysis/io/sinks.h"
+#include "analysis/quantize_layout.h"
+
+namespace fp4scope {
+namespace {
+
+constexpr std::uint32_t kMagnitudeMask = 0x7FFFFFFF;
+constexpr std::uint32_t kInfinityBits = 0x7F800000;
+
+struct Buffers {
+  std::vector<float> f32;
+  std::vector<double> f64;
+  QuantizedTile quantized;
+  std::vector<std::uint8_t> packed;
+};
+
+// One tensor on its way to the file.
+struct Job {
+  const TensorInfo* stored;  // of the source, original shape
+  const TensorInfo* moved;   // of the axis view
+  int axis = 0;
+  Planes planes;
+  std::size_t codes = 0, scales = 0, amax = 0, outer = 0;  // indexes of the writer's entries
+};
+
+std::string where(const TensorInfo& tensor) {
+  return fmt::format("{}: tensor {}", printable(tensor.file), in_quotes(tensor.name));
+}
+
+// Fills buffers.f32, and buffers.f64 for a binary64 tensor, whose values are rounded once.
+Tile read_tile(const TensorSource& source, const TensorInfo& tensor, const TileGrid::Tile& at,
+               Buffers& buffers) {
+  const auto count = static_cast<std::size_t>(at.rows * at.cols);
+  buffers.f32.resize(count);
+  Tile tile;
+  if (tensor.dtype == DType::kF64) {
+    buffers.f64.resize(count);
+    source.read_f64(tensor, at.row, at.rows, at.col, at.cols, buffers.f64.data());
+    for (std::size_t i = 0; i < count; ++i) buffers.f32[i] = static_cast<float>(buffers.f64[i]);
+    tile.f64 = buffers.f64.data();
+  } else {
+    source.read_f32(tensor, at.row, at.rows, at.col, at.cols, buffers.f32.data());
+  }
+  tile.f32 = buffers.f32.data();
+  tile.rows = at.rows;
+  tile.cols = at.cols;
+  tile.stride = at.cols;
+  return tile;
+}
+
+// Largest magnitude as binary32 bits, NaN ignored, per row or (one entry) of the tensor.
+std::vector<std::uint32_t> measure_amax(const TensorSource& source, const Job& job, bool per_row,
+                                        const QuantizeOptions& options) {
+  std::vector<std::uint32_t> amax(per_row ? static_cast<std::size_t>(job.planes.rows) : 1, 0);
+  const TileGrid grid(job.planes.rows, job.planes.cols);
+  for_each_tile<Buffers>(
+      grid, options.threads, options.stop, [&](Buffers& buffers, const TileGrid::Tile& at) {
+        const Tile tile = read_tile(source, *job.moved, at, buffers);
+        std::vector<std::uint32_t> found(per_row ? static_cast<std::size_t>(at.rows) : 1, 0);
+        for (std::int64_t r = 0; r < at.rows; ++r) {
+          std::uint32_t row_max = 0;
+          for (std::int64_t c = 0; c < at.cols; ++c) {
+            const std::uint32_t bits =
+                std::bit_cast<std::uint32_t>(tile.f32[r * at.cols + c]) & kMagnitudeMask;
+            row_max = std::max(row_max, bits > kInfinityBits ? 0u : bits);
+          }
+          std::uint32_t& entry = found[per_row ? static_cast<std::size_t>(r) : 0];
+          entry = std::max(entry, row_max);
+        }
+    // A maximum of integers does not depend on the order.
+#pragma omp critical(fp4scope_measure_amax)
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          std::uint32_t& entry = amax[per_row ? static_cast<std::size_t>(at.row) + i : 0];
+          entry = std::max(entry, found[i]);
+        }
+      });
+  return amax;
+}
+
+std::vector<OuterScale32> outer_scales(const TensorSource& source, const Job& job,
+                                       const Backend& backend, const QuantizeOptions& options) {
+  const Recipe& recipe = options.recipe;
+  const bool per_row = recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow;
+  std::vector<std::uint32_t> amax(per_row ? static_cast<std::size_t>(job.planes.rows) : 1, 0);
+  if (recipe.needs_amax()) {
+    amax = measure_amax(source, job, per_row, options);
+  } else if (recipe.family == Family::kNvfp4 && recipe.nvfp4.has_amax) {
+    amax.assign(amax.size(), recipe.nvfp4.amax_bits);
+  }
+  std::vector<OuterScale32> outer;
+  outer.reserve(amax.size());
+  for (const std::uint32_t bits : amax) outer.push_back(backend.outer_scale(recipe, bits));
+  return outer;
+}
+
+// Bytes of the codes of one row of a tile, without padding.
+void pack_row(const std::uint8_t* codes, std::int64_t cols, bool nibbles, std::uint8_t* out) {
+  if (!nibbles) {
+    std::copy_n(codes, cols, out);
+    return;
+  }
+  for (std::int64_t c = 0; c + 1 < cols; c += 2) {
+    out[c / 2] = static_cast<std::uint8_t>((codes[c] & 0xF) | codes[c + 1] << 4);
+  }
+  if (cols % 2 != 0) out[cols / 2] = codes[cols - 1] & 0xF;
+}
+
+void write_outer(SafetensorsWriter& writer, const Job& job,
+                 const std::vector<OuterScale32>& outer) {
+  std::vector<float> amax, scale;
+  for (const OuterScale32& entry : outer) {
+    amax.push_back(entry.amax);
+    scale.push_back(entry.encode_scale);
+  }
+  writer.write(job.amax, 0, amax.data(), amax.size() * sizeof(float));
+  writer.write(job.outer, 0, scale.data(), scale.size() * sizeof(float));
+}
+
+void quantize_tensor(const TensorSource& source, const Job& job, const Backend& backend,
+                     const QuantizeOptions& options, SafetensorsWriter& writer) {
+  const Recipe& recipe = options.recipe;
+  const Planes& planes = job.planes;
+  const bool nibbles = recipe.packs_nibbles();
+  const std::vector<OuterScale32> outer = outer_scales(source, job, backend, options);
+  if (planes.outer_entries > 0) write_outer(writer, job, outer);
+  const TileGrid grid(planes.rows, planes.cols);
+  for_each_tile<Buffers>(
+      grid, options.threads, options.stop, [&](Buffers& buffers, const TileGrid::Tile& at) {
+        const Tile tile = read_tile(source, *job.moved, at, buffers);
+        std::span<const OuterScale32> tile_outer = outer;
+        if (planes.outer_entries > 1) {
+          tile_outer = tile_outer.subspan(static_cast<std::size_t>(at.row),
+                                          static_cast<std::size_t>(at.rows));
+        }
+        QuantizedTile& quantized = buffers.quantized;
+        backend.quantize(recipe, tile, tile_outer, quantized);
+        const std::int64_t code_bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
+        buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
+        for (std::int64_t r = 0; r < at.rows; ++r) {
+          pack_row(quantized.codes.data() + r * quantized.padded_cols, at.cols, nibbles,
+                   buffers.packed.data() + r * code_bytes);
+        }
+        // A tile of whole rows is one run of bytes, a split one is one run per row.
+        const std::int64_t code_col = nibbles ? at.col / 2 : at.col;
+        const std::int64_t scale_row = planes.blocks * planes.scale_bytes;
+        const std::int64_t scale_run = quantized.blocks_per_row * planes.scale_bytes;
+        const std::int64_t scale_col = at.col / recipe.format.block * planes.scale_bytes;
+        const std::int64_t runs = at.cols == planes.cols ? 1 : at.rows;
+        const std::int64_t rows = at.rows / runs;
+        for (std::int64_t r = 0; r < runs; ++r) {
+          writer.write(job.codes, (at.row + r) * planes.code_cols + code_col,
+                       buffers.packed.data() + r * code_bytes,
+                       static_cast<std::size_t>(rows * code_bytes));
+          writer.write(job.scales, (at.row + r) * scale_row + scale_col,
+                       quantized.scales.data() + r * scale_run,
+                       static_cast<std::size_t>(rows * scale_run));
+        }
+      });
+}
+
+void refuse_ragged(const Recipe& recipe, const Job& job) {
+  if (recipe.ragged() != Ragged::kError || job.planes.cols % recipe.format.block == 0) return;
+  throw Error(ErrorKind::kData,
+              fmt::format("{} has rows of {} elements, expected a multiple of the block of {} "
+                          "because the recipe says ragged=error",
+                          where(*job.stored), job.planes.cols, recipe.format.block));
+}
+
+// Written name by name: a JSON object that keeps its order searches linearly on every insertion.
+std::string source_facts(const std::vector<Job>& jobs) {
+  // A file name may be no UTF-8; tensor names are checked by the writer.
+  const auto text_of = [](const nlohmann::ordered_json& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::string facts = "{";
+  for (const Job& job : jobs) {
+    nlohmann::ordered_json entry;
+    entry["shape"] = job.stored->shape;
+    entry["dtype"] = dtype_name(job.stored->dtype);
+    entry["file"] = std::filesystem::path(job.stored->file).filename().string();
+    // The axis that was moved last before flattening; absent when it is the last one.
+    if (job.axis + 1 < static_cast<int>(job.stored->shape.size())) entry["axis"] = job.axis;
+    if (facts.size() > 1) facts += ',';
+    facts += text_of(job.stored->name) + ':' + text_of(entry);
+  }
+  return facts + '}';
+}
+
+}  // namespace
+
+QuantizeResult quantize_file(const std::string& in, const std::string& out,
+                             const QuantizeOptions& options) {
+  const Recipe& recipe = options.recipe;
+  const Backend& backend = choose_backend(options.backend, recipe);
+  const Operand operand = split_operand(in);
+  const std::unique_ptr<TensorSource> source =
+      open_source(operand.file, OpenOptions{options.dtype_hint});
+  const AxisView view(*source, options.axis);
+
+  QuantizeResult result;
+  std::vector<Job> jobs;
+  std::vector<SafetensorsWriter::Entry> entries;
+  std::unordered_map<std::string, const TensorInfo*> seen;
+  bool found = false;
+  for (std::size_t i = 0; i < source->tensors().size(); ++i) {
+    const TensorInfo& tensor = source->tensors()[i];
+    if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
+    found = true;
+    if (!options.filter.accepts(tensor.name)) continue;
+    if (!is_real(tensor.dtype)) {
+      result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16 or BF16", tensor.name,
+                                           printable(tensor.dtype_text)));
+      continue;
+    }
+    if (const auto [other, fresh] = seen.emplace(tensor.name, &tensor); !fresh) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("tensor {} is in {} and in {}, expected each name once",
+                              in_quotes(tensor.name), printable(other->second->file),
+                              printable(tensor.file)));
+    }
+    Job job{};
+    job.stored = &tensor;
+    job.moved = &view.tensors()[i];
+    job.axis = resolve_axis(tensor, options.axis);
+    job.planes = planes_of(recipe, job.moved->rows(), job.moved->cols());
+    refuse_ragged(recipe, job);
+    std::int64_t bytes_out = 0;
+    const auto plane = [&](const char* suffix, DType dtype, std::vector<std::int64_t> shape) {
+      std::int64_t bytes = dtype_bytes(dtype);
+      for (const std::int64_t extent : shape) bytes *= extent;
+      bytes_out += bytes;
+      entries.push_back({tensor.name + suffix, dtype, std::move(shape)});
+      return entries.size() - 1;
+    };
+    job.codes = plane(".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
+    job.scales = plane(".scales", DType::kU8, scales_shape(job.planes));
+    if (job.planes.outer_entries > 0) {
+      job.amax = plane(".amax", DType::kF32, {job.planes.outer_entries});
+      job.outer = plane(".outer_scale", DType::kF32, {job.planes.outer_entries});
+    }
+    jobs.push_back(job);
+    result.tensors.push_back({tensor.name, std::string(dtype_name(tensor.dtype)), tensor.shape,
+                              tensor.elements, tensor.bytes, bytes_out});
+  }
+  if (!operand.tensor.empty() && !found) {
+    throw Error(ErrorKind::kData, fmt::format("{} holds no tensor {}", printable(operand.file),
+                                              in_quotes(operand.tensor)));
+  }
+  if (jobs.empty()) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} holds nothing to quantize: expected a tensor of F64, F32, F16 or "
+                            "BF16 that the filter accepts, found {}",
+                            printable(in),
+                            result.skipped.empty() ? "none" : printable(result.skipped.front())));
+  }
+  SafetensorsWriter writer(out, entries,
+                           {{"fp4scope", FP4SCOPE_VERSION},
+                            {"recipe", to_full_string(recipe)},
+                            {"tensors", source_facts(jobs)}});
+  for (const Job& job : jobs) {
+    try {
+      quantize_tensor(view, job, backend, options, writer);
+    } catch (const Error& error) {
+      // Readers and the writer name the file; a refusal of the recipe comes from the arithmetic.
+      const std::string text = error.what();
+      const bool names_file = text.find(printable(job.stored->file)) != std::string::npos ||
+                              text.find(printable(out)) != std::string::npos;
+      if (names_file) throw;
+      throw Error(error.kind(), fmt::format("{}: {}", where(*job.stored), text));
+    }
+  }
+  writer.commit();
+  return result;
+}
+
+}  // namespace fp4scope

@@ -19,10 +19,10 @@ using Value = std::variant<std::monostate, bool, std::int64_t, double, std::stri
 struct Maps {
   std::int64_t grid_rows = 0, grid_cols = 0;
   std::int64_t rows_per_cell = 0, cols_per_cell = 0;
-  std::vector<std::int64_t> elements;   // finite elements
-  std::vector<std::int64_t> underflow;  // counts
-  std::vector<std::int64_t> saturated;  // counts
-  std::vector<double> squared_error;    // sums
+  std::vector<std::int64_t> elements;        // finite elements
+  std::vector<std::int64_t> underflow;       // counts
+  std::vector<std::int64_t> saturated;       // counts
+  std::vector<double> squared_error;         // sums
   std::vector<std::int64_t> scale_code_sum;  // sum of the block scale bytes
   std::vector<std::int64_t> blocks;
 };
@@ -37,13 +37,13 @@ struct Percentiles {
 struct Row {
   std::string file, tensor, dtype;
   std::vector<std::int64_t> shape;
-  std::string source_hash;  // XXH3-64 of the tensor's bytes, hex, tile by tile
+  std::string source_hash;       // XXH3-64 of the tensor's bytes, hex, tile by tile
   std::string recipe;            // as typed
   std::string recipe_canonical;  // shortest equal form
   std::string recipe_full;       // every key spelled out
   std::string backend;
   std::vector<std::string> notes;
-  std::string group;  // aggregates with --group-by: the group's name, "" for all tensors
+  std::string group;         // aggregates with --group-by: the group's name, "" for all tensors
   std::int64_t tensors = 1;  // aggregates: how many tensors were merged
 
   // Scalar figures in the order of columns(); parallel to it.
@@ -79,6 +79,8 @@ struct Report {
   std::vector<Row> results;     // tensors in input order, recipes in command-line order within each
   std::vector<Row> aggregates;  // per recipe over all tensors, then per group
   std::vector<ErrorRecord> errors;
+  std::vector<ErrorRecord>
+      skipped;  // tensors that hold no real numbers, with the reason; exit code 0
   struct Source {
     std::string path, container;
     std::int64_t bytes = 0;

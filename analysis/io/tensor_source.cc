@@ -1,1 +1,217 @@
-// placeholder
+// tensor_source.cc: dtype names, and which reader takes a path. The kind of a file follows from its
+// first bytes; file name endings only choose among the files of a directory.
+#include "analysis/io/tensor_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "analysis/io/mapped_source.h"
+#include "analysis/io/message.h"
+#include "analysis/io/safetensors_format.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::string_view kIndexEnding = ".safetensors.index.json";
+
+struct KnownMagic {
+  std::string_view bytes;
+  const char* what;
+};
+// Containers that are recognised, so that the message can name them.
+constexpr std::array kNotReadHere = {
+    KnownMagic{"PK\x03\x04", "a zip archive (npz or PyTorch)"},
+    KnownMagic{"PK\x05\x06", "an empty zip archive"},
+    KnownMagic{"\x89HDF\r\n\x1a\n", "an HDF5 file"},
+    KnownMagic{"GGUF", "a GGUF file"},
+    KnownMagic{"\x80\x02", "a legacy PyTorch file or another pickle"},
+};
+
+enum class Kind { kSafetensors, kIndex, kNpy };
+
+Kind kind_of(const MappedFile& file) {
+  const std::int64_t shown = std::min<std::int64_t>(file.size(), 64);
+  const std::string_view start = file.text(0, shown);
+  if (start.substr(0, kNpyMagic.size()) == kNpyMagic) return Kind::kNpy;
+  // A length that a header can have, or a '{' where the header would start.
+  constexpr std::size_t kLengthBytes = 8;
+  if (start.size() > kLengthBytes &&
+      (read_header_length(file) <= kMaxSafetensorsHeader || start[kLengthBytes] == '{')) {
+    return Kind::kSafetensors;
+  }
+  const std::size_t text = start.find_first_not_of(" \t\r\n");
+  if (text != std::string_view::npos && start[text] == '{' && start.size() > kLengthBytes) {
+    return Kind::kIndex;
+  }
+  for (const KnownMagic& magic : kNotReadHere) {
+    if (start.substr(0, magic.bytes.size()) == magic.bytes) {
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("{} is {}, which this version does not read; expected safetensors or "
+                              "npy",
+                              printable(file.path()), magic.what));
+    }
+  }
+  if (start.size() <= kLengthBytes) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} has {} bytes, too few for safetensors or npy (truncated?)",
+                            printable(file.path()), file.size()));
+  }
+  throw Error(ErrorKind::kData, fmt::format("{} is neither safetensors nor npy: it starts with {}",
+                                            printable(file.path()), in_quotes(start.substr(0, 8))));
+}
+
+// Files of a directory whose name ends so, sorted.
+std::vector<std::string> files_ending(const std::string& folder,
+                                      std::initializer_list<std::string_view> endings) {
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
+    const std::string path = it->path().string();
+    const bool matches = std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
+      return path.size() > ending.size() &&
+             std::string_view(path).substr(path.size() - ending.size()) == ending;
+    });
+    std::error_code ignored;
+    if (matches && !it->is_directory(ignored)) found.push_back(path);
+  }
+  if (error) {
+    throw Error(ErrorKind::kData, fmt::format("cannot read the directory {}: {}", printable(folder),
+                                              error.message()));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void append_file(const std::string& path, const OpenOptions& options, Contents& contents) {
+  const auto file = std::make_shared<MappedFile>(path);
+  switch (kind_of(*file)) {
+    case Kind::kNpy:
+      append_npy(file, options.dtype_hint, contents);
+      contents.info.container = "npy";
+      break;
+    case Kind::kIndex:
+      append_safetensors_index(*file, contents);
+      contents.info.container = "safetensors index";
+      break;
+    case Kind::kSafetensors:
+      append_safetensors(file, contents);
+      contents.info.container = "safetensors";
+      break;
+  }
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "f64";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF8E4M3:
+      return "f8_e4m3";
+    case DType::kF8E5M2:
+      return "f8_e5m2";
+    case DType::kF8E8M0:
+      return "f8_e8m0";
+    case DType::kU8:
+      return "u8";
+    case DType::kI8:
+      return "i8";
+    case DType::kOther:
+      return "other";
+  }
+  return "other";
+}
+
+std::int64_t dtype_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 8;
+    case DType::kF32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kF8E8M0:
+    case DType::kU8:
+    case DType::kI8:
+      return 1;
+    case DType::kOther:
+      return 0;
+  }
+  return 0;
+}
+
+bool is_real(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
+}
+
+// The readers have checked that the product of the nonzero extents fits.
+std::int64_t TensorInfo::rows() const {
+  std::int64_t product = 1;
+  for (std::size_t d = 0; d + 1 < shape.size(); ++d) product *= shape[d];
+  return product;
+}
+
+std::int64_t TensorInfo::cols() const {
+  return shape.empty() ? 1 : shape.back();
+}
+
+std::vector<std::string> container_files(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {path};
+  const std::vector<std::string> indexes = files_ending(path, {kIndexEnding});
+  if (indexes.size() > 1) {
+    throw Error(ErrorKind::kData,
+                fmt::format("directory {} holds {} index files, expected one: name {} or another",
+                            printable(path), indexes.size(), printable(indexes.front())));
+  }
+  if (indexes.size() == 1) return indexes;
+  std::vector<std::string> files = files_ending(path, {".safetensors", ".npy"});
+  if (files.empty()) {
+    throw Error(ErrorKind::kData,
+                fmt::format("directory {} holds no tensors, expected *.safetensors, *{} or *.npy",
+                            printable(path), kIndexEnding));
+  }
+  return files;
+}
+
+std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options) {
+  if (path.empty()) {
+    throw Error(ErrorKind::kData, "the file name is empty, expected a file or directory");
+  }
+  static constexpr std::array<std::string_view, 6> kHints = {"",     "bf16", "e4m3",
+                                                             "e5m2", "e8m0", "raw"};
+  if (std::find(kHints.begin(), kHints.end(), options.dtype_hint) == kHints.end()) {
+    throw Error(ErrorKind::kUsage, fmt::format("unknown dtype {}, expected bf16, e4m3, e5m2, e8m0 "
+                                               "or raw",
+                                               in_quotes(options.dtype_hint)));
+  }
+  Contents contents;
+  contents.info.path = path;
+  const std::vector<std::string> files = container_files(path);
+  for (const std::string& file : files) append_file(file, options, contents);
+  if (files.size() > 1) {
+    contents.info.container = "directory";
+    contents.metadata.clear();  // of which file would be arbitrary
+  }
+  return std::make_unique<MappedSource>(std::move(contents));
+}
+
+}  // namespace fp4scope

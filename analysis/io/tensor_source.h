@@ -5,12 +5,23 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fp4scope {
 
-enum class DType : std::uint8_t { kF64, kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kF8E8M0, kU8, kI8,
-                                  kOther };
+enum class DType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kF8E8M0,
+  kU8,
+  kI8,
+  kOther
+};
 std::string_view dtype_name(DType dtype);  // "f64", "f32", "f16", "bf16", "f8_e4m3", ...
 std::int64_t dtype_bytes(DType dtype);     // 0 for kOther
 // Whether analyze and quantize take this dtype as numbers (F64 F32 F16 BF16).
@@ -19,19 +30,19 @@ bool is_real(DType dtype);
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kOther;
-  std::string dtype_text;            // as the container spells it, for messages
-  std::vector<std::int64_t> shape;   // [] for a 0-d tensor
-  std::int64_t elements = 0;         // product of the shape, 1 for 0-d
-  std::int64_t bytes = 0;            // of the data in the container
-  std::string file;                  // the file that holds it (a shard of a set), as given
-  std::int64_t rows() const;         // product of all dimensions but the last, 1 for rank < 2
-  std::int64_t cols() const;         // last dimension, 1 for 0-d
+  std::string dtype_text;           // as the container spells it, for messages
+  std::vector<std::int64_t> shape;  // [] for a 0-d tensor
+  std::int64_t elements = 0;        // product of the shape, 1 for 0-d
+  std::int64_t bytes = 0;           // of the data in the container
+  std::string file;                 // the file that holds it (a shard of a set), as given
+  std::int64_t rows() const;        // product of all dimensions but the last, 1 for rank < 2
+  std::int64_t cols() const;        // last dimension, 1 for 0-d
 };
 
 // What a safetensors file or another container says about itself, for provenance.
 struct SourceInfo {
   std::string path;       // as given by the user
-  std::string container;  // "safetensors", "safetensors index", "npy"
+  std::string container;  // "safetensors", "safetensors index", "npy", "directory" (several files)
   std::int64_t bytes = 0;
 };
 
@@ -54,12 +65,17 @@ class TensorSource {
   virtual const std::vector<std::pair<std::string, std::string>>& metadata() const = 0;
 };
 
-// `dtype_hint` ("bf16", "e4m3", "e5m2", "raw" or empty) types npy files whose descr carries none.
+// `dtype_hint` ("bf16", "e4m3", "e5m2", "e8m0", "raw" or empty) types npy files whose descr carries
+// none.
 struct OpenOptions {
   std::string dtype_hint;
 };
 // Opens a safetensors file, a *.safetensors.index.json with its shards, a directory that holds one
 // of these, or an npy file. Throws Error (kData, or kUnsupported for a well-formed unknown thing).
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options = {});
+// The files that open_source() would read for `path`: the index of a directory, or its safetensors
+// and npy files in order of name; `path` itself when it is no directory. For callers that go on
+// after a bad file of a directory. Throws Error(kData) when a directory holds none.
+std::vector<std::string> container_files(const std::string& path);
 
 }  // namespace fp4scope

@@ -1,0 +1,312 @@
+// dequantize_file.cc: the reverse of quantize_file.cc. The planes of every tensor are checked
+// against the recipe and the shapes that __metadata__ states before the first byte is written.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "analysis/analyze.h"
+#include "analysis/io/axis_view.h"
+#include "analysis/io/mapped_source.h"
+#include "analysis/io/message.h"
+#include "analysis/io/sinks.h"
+#include "analysis/quantize_layout.h"
+
+namespace fp4scope {
+namespace {
+
+struct Buffers {
+  QuantizedTile quantized;
+  std::vector<std::uint8_t> packed;
+  std::vector<float> values, column;
+};
+
+struct Job {
+  TensorInfo original;  // as __metadata__ states it
+  int axis = 0;
+  bool moved = false;  // another axis than the last was flattened to the right
+  Planes planes;
+  const TensorInfo* codes = nullptr;
+  const TensorInfo* scales = nullptr;
+  std::vector<OuterScale32> outer;
+};
+
+class LayoutReader {
+ public:
+  LayoutReader(const TensorSource& source, const Recipe& recipe)
+      : source_(source), recipe_(recipe), path_(printable(source.info().path)) {
+    for (const TensorInfo& tensor : source.tensors()) planes_.emplace(tensor.name, &tensor);
+  }
+
+  Job read(const std::string& name, const nlohmann::json& facts) const {
+    Job job;
+    const auto bad = [&](const std::string& what) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{}: __metadata__ of tensor {} {}", path_, in_quotes(name), what));
+    };
+    if (!facts.is_object() || !facts.contains("shape") || !facts["shape"].is_array()) {
+      bad("states no shape");
+    }
+    for (const nlohmann::json& extent : facts["shape"]) {
+      if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX) {
+        bad("states a shape that is no list of integers from 0 to 2^63-1");
+      }
+      job.original.shape.push_back(extent.get<std::int64_t>());
+    }
+    const std::optional<std::int64_t> elements = checked_product(job.original.shape);
+    std::int64_t ignored = 0;
+    if (!elements || __builtin_mul_overflow(*elements, std::int64_t{64}, &ignored)) {
+      bad(fmt::format("states the shape {}, whose size exceeds 64 bits",
+                      shape_text(job.original.shape)));
+    }
+    job.original.name = name;
+    job.original.elements = *elements;
+    job.original.file = source_.info().path;
+    job.axis = resolve_axis(job.original, -1);
+    if (facts.contains("axis")) {
+      const nlohmann::json& axis = facts["axis"];
+      if (!axis.is_number_unsigned() || axis.get<std::uint64_t>() >= job.original.shape.size()) {
+        bad(fmt::format("states an axis that the shape {} does not have",
+                        shape_text(job.original.shape)));
+      }
+      job.axis = axis.get<int>();
+    }
+    job.moved = job.axis + 1 < static_cast<int>(job.original.shape.size());
+    TensorInfo flat;
+    flat.shape = move_axis_last(job.original.shape, job.axis);
+    job.planes = planes_of(recipe_, flat.rows(), flat.cols());
+    job.codes = plane(name + ".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
+    job.scales = plane(name + ".scales", DType::kU8, scales_shape(job.planes));
+    job.outer.resize(1);
+    if (job.planes.outer_entries > 0) read_outer(job);
+    return job;
+  }
+
+ private:
+  const TensorInfo* plane(const std::string& name, DType dtype,
+                          const std::vector<std::int64_t>& shape) const {
+    const auto found = planes_.find(name);
+    if (found == planes_.end()) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{} has no tensor {}, expected {} {}", path_, in_quotes(name),
+                              dtype_name(dtype), shape_text(shape)));
+    }
+    const TensorInfo& tensor = *found->second;
+    if (tensor.dtype != dtype || tensor.shape != shape) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{}: tensor {} is {} {}, expected {} {}", path_, in_quotes(name),
+                              printable(tensor.dtype_text), shape_text(tensor.shape),
+                              dtype_name(dtype), shape_text(shape)));
+    }
+    return &tensor;
+  }
+
+  void read_outer(Job& job) const {
+    const std::int64_t count = job.planes.outer_entries;
+    const TensorInfo* amax = plane(job.original.name + ".amax", DType::kF32, {count});
+    const TensorInfo* scale = plane(job.original.name + ".outer_scale", DType::kF32, {count});
+    std::vector<float> amax_values(static_cast<std::size_t>(count));
+    std::vector<float> scale_values(static_cast<std::size_t>(count));
+    source_.read_f32(*amax, 0, 1, 0, count, amax_values.data());
+    source_.read_f32(*scale, 0, 1, 0, count, scale_values.data());
+    job.outer.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < job.outer.size(); ++i) {
+      // An infinite amax is what a tensor with an infinity has.
+      if (!(amax_values[i] >= 0)) {
+        throw Error(ErrorKind::kData,
+                    fmt::format("{}: tensor {} has the value {} at {}, expected an amax of 0 or "
+                                "more",
+                                path_, in_quotes(amax->name), amax_values[i], i));
+      }
+      if (!std::isfinite(scale_values[i]) || scale_values[i] == 0) {
+        throw Error(ErrorKind::kData,
+                    fmt::format("{}: tensor {} has the value {} at {}, expected a finite outer "
+                                "scale other than 0",
+                                path_, in_quotes(scale->name), scale_values[i], i));
+      }
+      job.outer[i] = {amax_values[i], scale_values[i]};
+    }
+  }
+
+  const TensorSource& source_;
+  const Recipe& recipe_;
+  std::string path_;
+  std::unordered_map<std::string, const TensorInfo*> planes_;
+};
+
+std::string metadata_text(const TensorSource& source, const std::string& key) {
+  for (const auto& [name, value] : source.metadata()) {
+    if (name == key) return value;
+  }
+  throw Error(ErrorKind::kData,
+              fmt::format("{} is not in fp4scope's own layout: __metadata__ has no {}",
+                          printable(source.info().path), in_quotes(key)));
+}
+
+Recipe recorded_recipe(const TensorSource& source) {
+  const std::string text = metadata_text(source, "recipe");
+  try {
+    return parse_recipe(text);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kData, fmt::format("{}: the recipe in __metadata__ is not usable: {}",
+                                              printable(source.info().path), error.what()));
+  }
+}
+
+// Names of the tensors in the order of their codes in the file, then any whose codes are missing.
+std::vector<std::string> names_in_order(const TensorSource& source, const nlohmann::json& facts) {
+  constexpr std::string_view kEnding = ".codes";
+  std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
+  for (const TensorInfo& tensor : source.tensors()) {
+    if (!tensor.name.ends_with(kEnding)) continue;
+    const std::string name = tensor.name.substr(0, tensor.name.size() - kEnding.size());
+    if (facts.contains(name) && seen.insert(name).second) names.push_back(name);
+  }
+  for (const auto& [name, entry] : facts.items()) {
+    if (!seen.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+// Codes of one tile, one byte each, padding zero.
+void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job,
+                const TileGrid::Tile& at, Buffers& buffers) {
+  QuantizedTile& tile = buffers.quantized;
+  const bool nibbles = recipe.packs_nibbles();
+  const std::int64_t bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
+  buffers.packed.resize(static_cast<std::size_t>(at.rows * bytes));
+  source.read_raw(*job.codes, at.row, at.rows, nibbles ? at.col / 2 : at.col, bytes,
+                  buffers.packed.data());
+  const std::uint32_t codes = recipe.format.element.code_count();
+  std::fill(tile.codes.begin(), tile.codes.end(), std::uint8_t{0});
+  for (std::int64_t r = 0; r < at.rows; ++r) {
+    const std::uint8_t* from = buffers.packed.data() + r * bytes;
+    std::uint8_t* to = tile.codes.data() + r * tile.padded_cols;
+    std::uint32_t largest = 0;
+    for (std::int64_t c = 0; c < at.cols; ++c) {
+      to[c] = nibbles ? (from[c / 2] >> (c % 2 * 4)) & 0xF : from[c];
+      largest = std::max<std::uint32_t>(largest, to[c]);
+    }
+    if (largest >= codes) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: tensor {} has the code {:#x} in row {}, expected less than {:#x}",
+                      printable(source.info().path), in_quotes(job.codes->name), largest,
+                      at.row + r, codes));
+    }
+  }
+}
+
+// Writes decoded values of a tile at their place in the original shape.
+void write_values(SafetensorsWriter& writer, std::size_t entry, const Job& job,
+                  const TileGrid::Tile& at, Buffers& buffers) {
+  const auto put = [&](std::int64_t element, const float* values, std::int64_t count) {
+    writer.write(entry, element * std::int64_t{sizeof(float)}, values,
+                 static_cast<std::size_t>(count) * sizeof(float));
+  };
+  if (!job.moved) {
+    const std::int64_t runs = at.cols == job.planes.cols ? 1 : at.rows;
+    const std::int64_t run = at.rows / runs * at.cols;
+    for (std::int64_t r = 0; r < runs; ++r) {
+      put((at.row + r) * job.planes.cols + at.col, buffers.values.data() + r * at.cols, run);
+    }
+    return;
+  }
+  const std::int64_t last = job.original.cols();
+  for_each_axis_piece(job.original.shape, job.axis, at.row, at.rows, [&](const AxisPiece& piece) {
+    buffers.column.resize(static_cast<std::size_t>(piece.count));
+    for (std::int64_t k = 0; k < at.cols; ++k) {
+      for (std::int64_t r = 0; r < piece.count; ++r) {
+        buffers.column[static_cast<std::size_t>(r)] =
+            buffers.values[static_cast<std::size_t>((piece.view_row - at.row + r) * at.cols + k)];
+      }
+      put((piece.first_row + (at.col + k) * piece.row_step) * last + piece.first_col,
+          buffers.column.data(), piece.count);
+    }
+  });
+}
+
+void dequantize_tensor(const TensorSource& source, const Recipe& recipe, const Job& job,
+                       const Backend& backend, const QuantizeOptions& options, std::size_t entry,
+                       SafetensorsWriter& writer) {
+  const Planes& planes = job.planes;
+  const std::int64_t block = recipe.format.block;
+  for_each_tile<Buffers>(
+      TileGrid(planes.rows, planes.cols), options.threads, options.stop,
+      [&](Buffers& buffers, const TileGrid::Tile& at) {
+        QuantizedTile& tile = buffers.quantized;
+        resize(tile, recipe, at.rows, at.cols);
+        read_codes(source, recipe, job, at, buffers);
+        // The scale plane [rows, blocks, bytes] is flattened on the left by the source, so a run of
+        // blocks of one row is a run of its rows.
+        if (planes.scale_bytes == 1) {
+          source.read_raw(*job.scales, at.row, at.rows, at.col / block, tile.blocks_per_row,
+                          tile.scales.data());
+        } else {
+          for (std::int64_t r = 0; r < at.rows; ++r) {
+            source.read_raw(*job.scales, (at.row + r) * planes.blocks + at.col / block,
+                            tile.blocks_per_row, 0, planes.scale_bytes,
+                            tile.scales.data() + r * tile.blocks_per_row * planes.scale_bytes);
+          }
+        }
+        std::span<const OuterScale32> outer = job.outer;
+        if (planes.outer_entries > 1) {
+          outer =
+              outer.subspan(static_cast<std::size_t>(at.row), static_cast<std::size_t>(at.rows));
+        }
+        buffers.values.resize(static_cast<std::size_t>(at.rows * at.cols));
+        backend.dequantize(recipe, tile, outer, buffers.values.data(), at.cols);
+        write_values(writer, entry, job, at, buffers);
+      });
+}
+
+}  // namespace
+
+QuantizeResult dequantize_file(const std::string& in, const std::string& out,
+                               const QuantizeOptions& options) {
+  const Operand operand = split_operand(in);
+  const std::unique_ptr<TensorSource> source = open_source(operand.file);
+  const Recipe recipe = recorded_recipe(*source);
+  const Backend& backend = choose_backend(options.backend, recipe);
+  const nlohmann::json facts =
+      nlohmann::json::parse(metadata_text(*source, "tensors"), nullptr, false);
+  if (!facts.is_object()) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: \"tensors\" in __metadata__ is not a JSON object",
+                            printable(operand.file)));
+  }
+  QuantizeResult result;
+  std::vector<Job> jobs;
+  std::vector<SafetensorsWriter::Entry> entries;
+  const LayoutReader layout(*source, recipe);
+  for (const std::string& name : names_in_order(*source, facts)) {
+    if (!operand.tensor.empty() && name != operand.tensor) continue;
+    if (!options.filter.accepts(name)) continue;
+    jobs.push_back(layout.read(name, facts[name]));
+    const Job& job = jobs.back();
+    entries.push_back({name, DType::kF32, job.original.shape});
+    std::int64_t bytes_in = job.codes->bytes + job.scales->bytes;
+    bytes_in += 2 * job.planes.outer_entries * std::int64_t{sizeof(float)};
+    result.tensors.push_back({name, std::string(dtype_name(DType::kF32)), job.original.shape,
+                              job.original.elements, bytes_in,
+                              job.original.elements * std::int64_t{sizeof(float)}});
+  }
+  if (jobs.empty()) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} holds no quantized tensor{}", printable(operand.file),
+                            operand.tensor.empty() ? " that the filter accepts"
+                                                   : " " + in_quotes(operand.tensor)));
+  }
+  SafetensorsWriter writer(out, entries,
+                           {{"fp4scope", FP4SCOPE_VERSION}, {"recipe", to_full_string(recipe)}});
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    dequantize_tensor(*source, recipe, jobs[i], backend, options, i, writer);
+  }
+  writer.commit();
+  return result;
+}
+
+}  // namespace fp4scope

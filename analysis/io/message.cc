@@ -1,0 +1,71 @@
+// message.cc: escaping for error sentences. A sequence counts as UTF-8 by the byte ranges of
+// RFC 3629 (no surrogates, no overlong forms).
+#include "analysis/io/message.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+namespace fp4scope {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  const unsigned b = byte(0);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF) return tail(1) ? 2 : 0;
+  if (b >= 0xE0 && b <= 0xEF) {
+    if (b == 0xE0 && byte(1) < 0xA0) return 0;
+    if (b == 0xED && byte(1) > 0x9F) return 0;
+    return tail(1) && tail(2) ? 3 : 0;
+  }
+  if (b >= 0xF0 && b <= 0xF4) {
+    if (b == 0xF0 && byte(1) < 0x90) return 0;
+    if (b == 0xF4 && byte(1) > 0x8F) return 0;
+    return tail(1) && tail(2) && tail(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t limit) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < text.size() && i < limit) {
+    const std::size_t n = utf8_length(text.substr(i));
+    const unsigned b = static_cast<unsigned char>(text[i]);
+    if (n == 0 || b < 0x20 || b == 0x7F) {
+      out += fmt::format("\\x{:02x}", b);
+      ++i;
+    } else {
+      out.append(text.substr(i, n));
+      i += n;
+    }
+  }
+  if (i < text.size()) out += "...";
+  return out;
+}
+
+std::string in_quotes(std::string_view text, std::size_t limit) {
+  return '"' + printable(text, limit) + '"';
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t extent : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(extent);
+  }
+  return text + ']';
+}
+
+std::string system_message(int error_number) {
+  return std::generic_category().message(error_number);
+}
+
+}  // namespace fp4scope

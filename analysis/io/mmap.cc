@@ -1,0 +1,77 @@
+// mmap.cc: see mmap.h. POSIX only.
+#include "analysis/io/mmap.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "analysis/io/message.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+constexpr std::int64_t kDropAfterBytes = std::int64_t{128} << 20;
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const auto fail = [&](const std::string& why) {
+    if (fd_ >= 0) ::close(fd_);
+    throw Error(ErrorKind::kData, fmt::format("cannot read {}: {}", printable(path), why));
+  };
+  if (path.find('\0') != std::string::npos) fail("the file name contains a NUL byte");
+  // O_NONBLOCK: opening a FIFO without a writer would otherwise wait for one.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) fail(system_message(errno));
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) fail(system_message(errno));
+  if (S_ISDIR(status.st_mode)) fail("it is a directory, expected a file");
+  if (!S_ISREG(status.st_mode)) fail("it is a pipe, socket or device, expected a regular file");
+  if (status.st_size == 0) fail("the file is empty");
+  size_ = status.st_size;
+  void* map = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_PRIVATE, fd_, 0);
+  if (map == MAP_FAILED) fail("cannot map the file: " + system_message(errno));
+  data_ = static_cast<const unsigned char*>(map);
+  // Tiles are read front to back; a failing hint changes nothing but speed.
+  (void)::madvise(map, static_cast<std::size_t>(size_), MADV_SEQUENTIAL);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<unsigned char*>(data_), static_cast<std::size_t>(size_));
+  }
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string_view MappedFile::text(std::int64_t offset, std::int64_t bytes) const {
+  return {reinterpret_cast<const char*>(data_) + offset, static_cast<std::size_t>(bytes)};
+}
+
+void MappedFile::check_length() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) {
+    throw Error(ErrorKind::kData,
+                fmt::format("cannot read {}: {}", printable(path_), system_message(errno)));
+  }
+  if (status.st_size < size_) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} was cut from {} to {} bytes while it was being read",
+                            printable(path_), size_, status.st_size));
+  }
+}
+
+void MappedFile::note_read(std::int64_t bytes) const {
+  const std::int64_t before = touched_.fetch_add(bytes, std::memory_order_relaxed);
+  if (before / kDropAfterBytes == (before + bytes) / kDropAfterBytes) return;
+  // The mapping is clean, so this loses nothing: another thread that is reading faults the page in
+  // again.
+  (void)::madvise(const_cast<unsigned char*>(data_), static_cast<std::size_t>(size_),
+                  MADV_DONTNEED);
+}
+
+}  // namespace fp4scope

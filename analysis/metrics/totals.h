@@ -1,0 +1,117 @@
+// totals.h: the mergeable result of one (tensor, recipe): integer counts, histograms and error
+// sums. Counts and histograms merge in any order; the sums are added in a fixed order that depends
+// on indices only (design/architecture: determinism), so every thread count and backend gives the
+// same bits:
+//   d = fl(v - x) in binary32 (binary64 for a binary64 source, with all its sums);
+//   sums over a block (HiF4: a group) in binary32 in element order, in binary64 when the block's
+//   amax is nonzero and outside 2^-40..2^40; block sums into 16 accumulators by block index mod 16
+//   within a strip of 64 blocks; the 16 in index order; strips, then tiles, in order.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sim/backend.h"
+
+namespace fp4scope {
+
+inline constexpr int kStripBlocks = 64;
+inline constexpr int kStripLanes = 16;
+// Percentiles come from every 16th strip of a tile unless all are asked for.
+inline constexpr int kSampleStrips = 16;
+// Histogram bins of |err|: the upper 13 bits of a binary32 pattern, 5 of them fraction bits.
+inline constexpr int kErrorBinShift = 18;
+inline constexpr int kExponentOffset = 1100;  // amax exponents lie in -1074..1023
+inline constexpr int kErrorBins = 1 << (31 - kErrorBinShift);
+
+struct ErrorSums {
+  double squared_error = 0;   // d*d
+  double absolute_error = 0;  // |d|
+  double error = 0;           // d
+  double signal = 0;          // x*x
+  double value = 0;           // v*v
+  double product = 0;         // v*x
+  double crest = 0;           // block amax / block rms, over nonzero blocks
+  void add(const ErrorSums& o);
+};
+
+struct Counts {
+  std::int64_t elements = 0;
+  std::int64_t counted = 0;          // finite input and finite decoded value
+  std::int64_t nonzero = 0;          // finite and not zero
+  std::int64_t zeros = 0;            // +0 and -0
+  std::int64_t nonfinite_in = 0;     // NaN or Inf
+  std::int64_t nonfinite_out = 0;    // decoded to NaN or Inf from a finite input
+  std::int64_t inexact = 0;          // counted, decoded value differs from the input
+  std::int64_t underflow_code = 0;   // x != 0, code 0 under a live scale
+  std::int64_t underflow_scale = 0;  // x != 0, decoded 0 because the scale is zero
+  std::int64_t saturated = 0;        // an unbounded grid would have rounded above the largest code
+  std::int64_t blocks = 0;
+  std::int64_t zero_blocks = 0;  // amax 0
+  std::int64_t lost_blocks = 0;  // amax not 0, scale 0: every element decodes to 0
+  std::int64_t scale_min = 0;    // nonzero blocks whose scale code is the smallest (0)
+  std::int64_t scale_max = 0;    // blocks whose scale code is the largest finite one
+  std::int64_t scale_nan = 0;    // blocks whose scale is NaN
+  std::int64_t level2_bits = 0, level2_set = 0;  // HiF4, sub-groups with at least one element
+  std::int64_t level3_bits = 0, level3_set = 0;
+  void add(const Counts& o);
+};
+
+struct TileSums {
+  ErrorSums sums;
+  double max_abs_err = 0;
+  double amax = 0;
+  double crest_max = 0;
+  // Squared error of the map cells in the cell rows that the tile touches: cell first_cell + i,
+  // each summed in block order.
+  std::int64_t first_cell = 0;
+  std::vector<double> cell_error;
+};
+
+// What merges in any order; one per thread and recipe while tiles run.
+struct Tallies {
+  Counts counts;
+  std::vector<std::int64_t> codes = std::vector<std::int64_t>(256);
+  std::vector<std::int64_t> scales = std::vector<std::int64_t>(256);
+  std::vector<std::int64_t> amax_exponents;  // blocks by exponent of amax + kExponentOffset
+  std::vector<std::int64_t> absolute_error_bins, relative_error_bins;  // kErrorBins or empty
+  std::vector<std::int64_t> map_elements, map_underflow, map_saturated, map_scale_sum, map_blocks;
+  void add(const Tallies& o);
+};
+
+struct Totals {
+  Tallies tallies;
+  ErrorSums sums;
+  double max_abs_err = 0;
+  double amax = 0;
+  double crest_max = 0;
+  std::vector<double> map_squared_error;
+  std::size_t code_count = 16;  // of the element format
+  bool has_level_bits = false;  // HiF4
+  bool full_percentiles = false;
+  void add_tile(const TileSums& tile);  // in tile order
+  void add(const Totals& o);            // in tensor order, for aggregates
+};
+
+// Cells of the maps: `rows_per_cell` rows and `blocks_per_cell` blocks each.
+struct MapGrid {
+  std::int64_t grid_rows = 0, grid_cols = 0;
+  std::int64_t rows_per_cell = 1, blocks_per_cell = 1;
+  bool enabled() const { return grid_rows > 0; }
+};
+MapGrid make_map_grid(std::int64_t rows, std::int64_t blocks_per_row, std::int64_t map_size);
+
+// One quantized tile: `first_row` and `first_block` place it in the tensor for the maps.
+struct TileResult {
+  const Recipe& recipe;
+  const Tile& tile;
+  const QuantizedTile& quantized;
+  const float* values;  // [rows, cols] with the tile's stride
+  std::int64_t first_row, first_block;
+  const MapGrid& grid;
+  bool full_percentiles;
+};
+void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums);
+
+}  // namespace fp4scope

@@ -1,0 +1,78 @@
+// select.cc: what the user names on the command line: operands, tensor filters, backends.
+#include <filesystem>
+#include <regex>
+
+#include "analysis/analyze.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+std::regex compile(const char* option, const std::string& text) {
+  try {
+    return std::regex(text, std::regex::ECMAScript);
+  } catch (const std::regex_error& e) {
+    throw Error(ErrorKind::kUsage,
+                std::string(option) + " '" + text + "' is not a regular expression: " + e.what());
+  }
+}
+bool any_matches(const char* option, const std::vector<std::string>& patterns,
+                 const std::string& name) {
+  for (const std::string& p : patterns) {
+    if (std::regex_search(name, compile(option, p))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void TensorFilter::check() const {
+  for (const std::string& p : include) compile("--include", p);
+  for (const std::string& p : exclude) compile("--exclude", p);
+}
+
+bool TensorFilter::accepts(const std::string& name) const {
+  if (!include.empty() && !any_matches("--include", include, name)) return false;
+  return !any_matches("--exclude", exclude, name);
+}
+
+Operand split_operand(const std::string& operand) {
+  std::error_code ignored;
+  if (std::filesystem::exists(operand, ignored)) return {operand, ""};
+  // Tensor names may hold colons too: the file is the shortest prefix that exists.
+  for (std::size_t colon = operand.find(':'); colon != std::string::npos;
+       colon = operand.find(':', colon + 1)) {
+    const std::string file = operand.substr(0, colon);
+    if (!file.empty() && std::filesystem::exists(file, ignored)) {
+      return {file, operand.substr(colon + 1)};
+    }
+  }
+  return {operand, ""};
+}
+
+const Backend& choose_backend(const std::string& name, const Recipe& recipe) {
+  if (name == "oracle") return oracle_backend();
+  if (name == "auto") {
+    for (const Backend* backend : cpu_backends()) {
+      if (backend->available().ok && backend->supports(recipe).ok) return *backend;
+    }
+    throw Error(ErrorKind::kUnsupported,
+                "no backend of this machine supports the recipe " + to_string(recipe));
+  }
+  std::string known = "auto";
+  for (const Backend* backend : cpu_backends()) {
+    known += ", " + std::string(backend->name());
+    if (backend->name() != name) continue;
+    for (const Support& s : {backend->available(), backend->supports(recipe)}) {
+      if (!s.ok) {
+        throw Error(ErrorKind::kUnsupported,
+                    "backend " + name + " cannot run " + to_string(recipe) + ": " + s.reason);
+      }
+    }
+    return *backend;
+  }
+  throw Error(ErrorKind::kUsage,
+              "unknown backend '" + name + "'; the backends are " + known + ", oracle");
+}
+
+}  // namespace fp4scope

@@ -1,0 +1,151 @@
+// common.cc: see common.h.
+#include "common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "analysis/io/message.h"
+#include "analysis/io/sinks.h"
+#include "version.h"
+
+namespace fp4scope::tools {
+namespace {
+
+Provenance g_provenance;
+std::atomic<bool> g_stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free);  // used in a signal handler
+
+extern "C" void handle_stop(int) {
+  if (g_stop.exchange(true)) {
+    remove_unfinished_files();
+    _exit(kExitInterrupted);
+  }
+}
+
+// Returns errno, or 0. Partial writes go on, signals do not interrupt.
+int write_all(int fd, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    done += static_cast<std::size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Provenance& provenance() {
+  return g_provenance;
+}
+void set_provenance(int argc, char** argv) {
+  g_provenance = {FP4SCOPE_VERSION, FP4SCOPE_GIT, {}};
+  for (int i = 1; i < argc; ++i) g_provenance.command.emplace_back(argv[i]);
+}
+
+void write_stdout(const std::string& text) {
+  if (const int error = write_all(STDOUT_FILENO, text); error != 0) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("cannot write the whole result to standard output: {}", system_message(error)));
+  }
+}
+
+void complain(const std::string& message) {
+  // Nothing is left to report to when stderr fails as well.
+  (void)write_all(STDERR_FILENO, fmt::format("fp4scope: {}\n", printable(message)));
+}
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = handle_stop;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  // Writes report EPIPE and EFBIG instead.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+const std::atomic<bool>& stop_requested() {
+  return g_stop;
+}
+
+Progress::Progress(bool quiet) : enabled_(!quiet && ::isatty(STDERR_FILENO) != 0) {}
+
+void Progress::update(std::int64_t done, std::int64_t total) {
+  using std::chrono::duration;
+  const auto now = Clock::now();
+  if (!enabled_ || done <= 0 || total <= 0 || now - start_ < std::chrono::seconds(1) ||
+      (drawn_ && now - last_ < std::chrono::milliseconds(100))) {
+    return;
+  }
+  constexpr int kWidth = 40;
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const double elapsed = duration<double>(now - start_).count();
+  const int filled = static_cast<int>(share * kWidth);
+  // \033[K clears the rest of the line.
+  (void)write_all(STDERR_FILENO,
+                  fmt::format("\r[{:#<{}}{:.<{}}] {:3.0f}%  {:.0f} s left\033[K", "", filled, "",
+                              kWidth - filled, share * 100, elapsed * (1 - share) / share));
+  drawn_ = true;
+  last_ = now;
+}
+
+void Progress::clear() {
+  if (drawn_) (void)write_all(STDERR_FILENO, "\r\033[K");
+  drawn_ = false;
+}
+
+void add_filter(CLI::App& app, TensorFilter& filter) {
+  app.add_option("--include", filter.include,
+                 "only tensors whose name contains a match of this regular expression (repeatable)")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+  app.add_option("--exclude", filter.exclude, "leave out tensors whose name contains a match")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+}
+
+void add_arithmetic_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--axis", options.axis, "axis along which blocks run; negative: from the end")
+      ->capture_default_str();
+  app.add_option("--backend", options.backend, "a name listed by 'fp4scope formats', or auto")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "0: all cores")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  app.add_option("--dtype", options.dtype_hint, "type of npy files whose header names none")
+      ->check(CLI::IsMember({"bf16", "e4m3", "e5m2", "raw"}));
+}
+
+void add_output_options(CLI::App& app, CommonOptions& options) {
+  app.add_flag("--json", options.json, "print JSON instead of the table");
+  app.add_flag("--quiet", options.quiet, "no progress bar");
+  app.add_flag("--verbose", options.verbose,
+               "say on stderr what each recipe means and why backends refuse it");
+}
+
+Recipe parse_recipe_option(const std::string& text, bool verbose) {
+  Recipe recipe = parse_recipe(text);
+  if (verbose) {
+    complain(fmt::format("recipe {} is {}, in full {}", text, to_string(recipe),
+                         to_full_string(recipe)));
+    std::vector<const Backend*> backends(cpu_backends().begin(), cpu_backends().end());
+    backends.push_back(&oracle_backend());
+    for (const Backend* backend : backends) {
+      Support support = backend->available();
+      if (support.ok) support = backend->supports(recipe);
+      if (!support.ok) {
+        complain(fmt::format("backend {} cannot do {}: {}", backend->name(), text, support.reason));
+      }
+    }
+  }
+  return recipe;
+}
+
+}  // namespace fp4scope::tools
