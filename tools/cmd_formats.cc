@@ -256,15 +256,12 @@ Json contract_json(Family family, const ContractInfo& contract) {
           {"vectors", contract.vectors}};
 }
 
-std::string contracts_text(const std::vector<Family>& families) {
-  std::string out;
-  for (const Family family : families) {
-    for (const ContractInfo& contract : contracts_of(family)) {
-      out +=
-          fmt::format("  {:<14} {}{}, rules {}\n    source: {}\n    vectors: {}\n", contract.name,
-                      family_formats(family), contract.is_default ? " (default)" : "",
-                      evidence_name(contract.evidence), contract.source, contract.vectors);
-    }
+std::string contracts_text(Family family) {
+  std::string out = fmt::format("contracts of {}\n", family_formats(family));
+  for (const ContractInfo& contract : contracts_of(family)) {
+    out += fmt::format("  {}{}: rules {}\n    source: {}\n    vectors: {}\n", contract.name,
+                       contract.is_default ? " (default)" : "", evidence_name(contract.evidence),
+                       contract.source, contract.vectors);
   }
   return out;
 }
@@ -305,7 +302,7 @@ std::string list_text() {
                  exact_text(range.min_positive), scalar.source});
   }
   std::string out = formats.str();
-  out += "\ncontracts\n" + contracts_text(all_families());
+  for (const Family family : all_families()) out += '\n' + contracts_text(family);
   out += '\n' + scalars.str() + "\nbackends, fastest first; 'auto' never takes the oracle\n";
   for (const BackendRow& row : all_backends()) {
     out += fmt::format("  {:<10} {}\n", row.name,
@@ -349,7 +346,7 @@ std::string format_text(const FormatRow& row) {
     keys.row({"  " + std::string(key.key), key.values, std::string(key.meaning)});
   }
   out += keys.str() + "\ndefaults\n  " + to_full_string(parse_recipe(std::string(format.name))) +
-         "\n\ncontracts\n" + contracts_text({row.family}) + "\nelement ";
+         "\n\n" + contracts_text(row.family) + "\nelement ";
   for (const Scalar& scalar : all_scalars()) {
     if (scalar.name == spec_name(format.element)) out += scalar_text(scalar);
   }

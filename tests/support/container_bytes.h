@@ -25,8 +25,7 @@ inline std::string safetensors_bytes(std::string_view header, std::string_view d
 // npy of the given version. The header is not padded unless `header` is.
 inline std::string npy_bytes(int major, std::string_view header, std::string_view data) {
   return std::string("\x93NUMPY") + static_cast<char>(major) + '\0' +
-         little_endian(header.size(), major == 1 ? 2 : 4) + std::string(header) +
-         std::string(data);
+         little_endian(header.size(), major == 1 ? 2 : 4) + std::string(header) + std::string(data);
 }
 
 template <class T>

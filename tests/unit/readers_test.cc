@@ -64,13 +64,12 @@ std::string npy_header(const std::string& descr, bool fortran, const std::string
 TEST_CASE("a safetensors file gives its tensors in header order with exact values") {
   const TempDir dir;
   // w: F32 [2,3]; h: F16 [4]; b: BF16 [2]; d: F64 []; u: U8 [0,5].
-  const std::string header =
-      R"({"__metadata__":{"who":"test","empty":""},)"
-      R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-      R"("h":{"dtype":"F16","shape":[4],"data_offsets":[24,32]},)"
-      R"("d":{"dtype":"F64","shape":[],"data_offsets":[36,44]},)"
-      R"("b":{"data_offsets":[32,36],"shape":[2],"dtype":"BF16"},)"
-      R"("u":{"dtype":"U8","shape":[0,5],"data_offsets":[44,44]}}   )";
+  const std::string header = R"({"__metadata__":{"who":"test","empty":""},)"
+                             R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                             R"("h":{"dtype":"F16","shape":[4],"data_offsets":[24,32]},)"
+                             R"("d":{"dtype":"F64","shape":[],"data_offsets":[36,44]},)"
+                             R"("b":{"data_offsets":[32,36],"shape":[2],"dtype":"BF16"},)"
+                             R"("u":{"dtype":"U8","shape":[0,5],"data_offsets":[44,44]}}   )";
   const std::string data =
       test::bytes_of<float>({1, 2, 3, 4, 5, -6.5f}) +
       test::bytes_of<std::uint16_t>({0x3C00, 0x8001, 0x7C00, 0x7BFF}) +  // 1, -2^-24, Inf, 65504
@@ -133,7 +132,7 @@ TEST_CASE("metadata alone, empty metadata and an empty object are valid safetens
        1, "x"},
   };
   for (const auto& c : cases) {
-    CAPTURE(c.header);
+    CAPTURE(std::string(c.header));
     const auto source = open_bytes(dir, "m", test::safetensors_bytes(c.header, c.data));
     CHECK(source->tensors().size() == c.tensors);
   }
@@ -149,10 +148,9 @@ TEST_CASE("a header length whose low byte is the character '{' is still safetens
 
 TEST_CASE("F4 tensors have logical shapes and rows that end at whole bytes") {
   const TempDir dir;
-  const std::string header =
-      R"({"q":{"dtype":"F4","shape":[2,32],"data_offsets":[0,32]},)"
-      R"("s":{"dtype":"F8_E8M0","shape":[2,1],"data_offsets":[32,34]},)"
-      R"("r":{"dtype":"F4","shape":[3,2],"data_offsets":[34,37]}})";
+  const std::string header = R"({"q":{"dtype":"F4","shape":[2,32],"data_offsets":[0,32]},)"
+                             R"("s":{"dtype":"F8_E8M0","shape":[2,1],"data_offsets":[32,34]},)"
+                             R"("r":{"dtype":"F4","shape":[3,2],"data_offsets":[34,37]}})";
   std::string data(37, '\0');
   std::iota(data.begin(), data.end(), '\0');
   const auto source = open_bytes(dir, "f4", test::safetensors_bytes(header, data));
@@ -174,10 +172,9 @@ TEST_CASE("F4 tensors have logical shapes and rows that end at whole bytes") {
 
 TEST_CASE("an unknown safetensors dtype is listed, refused when read, and spares the others") {
   const TempDir dir;
-  const std::string header =
-      R"({"new":{"dtype":"F3_X","shape":[8],"data_offsets":[0,3]},)"
-      R"("i":{"dtype":"I32","shape":[1],"data_offsets":[3,7]},)"
-      R"("w":{"dtype":"F32","shape":[1],"data_offsets":[7,11]}})";
+  const std::string header = R"({"new":{"dtype":"F3_X","shape":[8],"data_offsets":[0,3]},)"
+                             R"("i":{"dtype":"I32","shape":[1],"data_offsets":[3,7]},)"
+                             R"("w":{"dtype":"F32","shape":[1],"data_offsets":[7,11]}})";
   const auto source = open_bytes(
       dir, "u",
       test::safetensors_bytes(header, std::string(3, 'x') + test::bytes_of<std::int32_t>({-2}) +
@@ -228,37 +225,59 @@ TEST_CASE("npy files of all versions, orders and dtypes give the right values") 
     std::vector<std::int64_t> shape;
     std::vector<float> values;
   } cases[] = {
-      {"v1", test::npy_bytes(1, npy_header("<f4", false, "(2, 3)"), f4_123456), {2, 3},
+      {"v1",
+       test::npy_bytes(1, npy_header("<f4", false, "(2, 3)"), f4_123456),
+       {2, 3},
        {1, 2, 3, 4, 5, 6}},
-      {"v2 with a header of 70000 bytes", test::npy_bytes(2, wide, f4_123456), {2, 3},
+      {"v2 with a header of 70000 bytes",
+       test::npy_bytes(2, wide, f4_123456),
+       {2, 3},
        {1, 2, 3, 4, 5, 6}},
-      {"v3", test::npy_bytes(3, npy_header("<f4", false, "(2,3)"), f4_123456), {2, 3},
+      {"v3",
+       test::npy_bytes(3, npy_header("<f4", false, "(2,3)"), f4_123456),
+       {2, 3},
        {1, 2, 3, 4, 5, 6}},
-      {"Fortran order", test::npy_bytes(1, npy_header("<f4", true, "(2, 3)"), f4_123456), {2, 3},
+      {"Fortran order",
+       test::npy_bytes(1, npy_header("<f4", true, "(2, 3)"), f4_123456),
+       {2, 3},
        {1, 3, 5, 2, 4, 6}},
-      {"big endian", test::npy_bytes(1, npy_header(">f4", false, "(2, 3)"), big), {2, 3},
+      {"big endian",
+       test::npy_bytes(1, npy_header(">f4", false, "(2, 3)"), big),
+       {2, 3},
        {1, 2, 3, 4, 5, 6}},
-      {"big endian and Fortran order", test::npy_bytes(1, npy_header(">f4", true, "(2, 3)"), big),
-       {2, 3}, {1, 3, 5, 2, 4, 6}},
+      {"big endian and Fortran order",
+       test::npy_bytes(1, npy_header(">f4", true, "(2, 3)"), big),
+       {2, 3},
+       {1, 3, 5, 2, 4, 6}},
       {"big-endian half precision",
        test::npy_bytes(1, npy_header(">f2", false, "(2,)"), std::string("\x3C\x00\xC0\x00", 4)),
-       {2}, {1, -2}},
-      {"half precision", test::npy_bytes(1, npy_header("<f2", false, "(1, 2)"), f2), {1, 2},
+       {2},
+       {1, -2}},
+      {"half precision",
+       test::npy_bytes(1, npy_header("<f2", false, "(1, 2)"), f2),
+       {1, 2},
        {1, -2}},
       {"half precision in Fortran order",
-       test::npy_bytes(1, npy_header("<f2", true, "(2, 1)"), f2), {2, 1}, {1, -2}},
-      {"0-d", test::npy_bytes(1, npy_header("<f4", false, "()"), test::bytes_of<float>({1.5f})),
-       {}, {1.5f}},
+       test::npy_bytes(1, npy_header("<f2", true, "(2, 1)"), f2),
+       {2, 1},
+       {1, -2}},
+      {"0-d",
+       test::npy_bytes(1, npy_header("<f4", false, "()"), test::bytes_of<float>({1.5f})),
+       {},
+       {1.5f}},
       {"empty", test::npy_bytes(1, npy_header("<f4", false, "(0, 32)"), ""), {0, 32}, {}},
-      {"empty in Fortran order", test::npy_bytes(1, npy_header("<f4", true, "(3, 0)"), ""), {3, 0},
+      {"empty in Fortran order",
+       test::npy_bytes(1, npy_header("<f4", true, "(3, 0)"), ""),
+       {3, 0},
        {}},
       {"Python 2 integers, double quotes, other key order",
        test::npy_bytes(1, "{\"shape\": (3L, 2L), \"fortran_order\": False, \"descr\": \"<f4\"}",
                        f4_123456),
-       {3, 2}, {1, 2, 3, 4, 5, 6}},
+       {3, 2},
+       {1, 2, 3, 4, 5, 6}},
   };
   for (const auto& c : cases) {
-    CAPTURE(c.name);
+    CAPTURE(std::string(c.name));
     const auto source = open_bytes(dir, "array.npy", c.bytes);
     REQUIRE(source->tensors().size() == 1);
     const TensorInfo& tensor = source->tensors()[0];
@@ -306,8 +325,8 @@ TEST_CASE("npy dtypes without a meaning need a hint, which gives them one") {
     CHECK(open_bytes(dir, "v1.npy", bytes, "raw")->tensors()[0].dtype == DType::kU8);
   }
   // A hint does not change a dtype that the file states.
-  const auto typed = open_bytes(
-      dir, "f2.npy", test::npy_bytes(1, npy_header("<f2", false, "(4,)"), v2), "bf16");
+  const auto typed =
+      open_bytes(dir, "f2.npy", test::npy_bytes(1, npy_header("<f2", false, "(4,)"), v2), "bf16");
   CHECK(typed->tensors()[0].dtype == DType::kF16);
   CHECK(all_f32(*typed, typed->tensors()[0])[0] == 1.875f);
   CHECK(exit_code_of([&] { open_source(dir.file("f2.npy"), OpenOptions{"bf61"}); }) == 2);
@@ -325,9 +344,9 @@ TEST_CASE("Fortran order of rank 3 is gathered in logical order for any rectangl
       }
     }
   }
-  const auto source = open_bytes(
-      dir, "f.npy",
-      test::npy_bytes(1, npy_header("<f8", true, "(5, 31, 7)"), test::bytes_of(stored)));
+  const auto source =
+      open_bytes(dir, "f.npy",
+                 test::npy_bytes(1, npy_header("<f8", true, "(5, 31, 7)"), test::bytes_of(stored)));
   const TensorInfo& tensor = source->tensors()[0];
   REQUIRE(tensor.rows() == kA * kB);
   const std::int64_t row = 17, rows = 120, col = 2, cols = 4;
@@ -402,8 +421,8 @@ TEST_CASE("all FP16 and BF16 codes are widened exactly") {
       want = (code & 0x8000u) << 16 | 0x7F800000u | static_cast<std::uint32_t>(fraction) << 13;
     } else {
       // IEEE 754 binary16: fraction * 2^-24, or (1024 + fraction) * 2^(exponent - 25).
-      const double value = exponent == 0 ? std::ldexp(fraction, -24)
-                                         : std::ldexp(1024 + fraction, exponent - 25);
+      const double value =
+          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
       want = std::bit_cast<std::uint32_t>(static_cast<float>(value)) | (code & 0x8000u) << 16;
     }
     const auto bits = static_cast<std::uint16_t>(code);
@@ -484,8 +503,9 @@ TEST_CASE("a sharded set is read through its index, from the file or its directo
   test::write_file(dir.file("a.safetensors"), shard("first", 1));
   test::write_file(dir.file("sub/b.safetensors"), shard("second", 2));
   const std::string index = dir.file("model.safetensors.index.json");
-  test::write_file(index, R"( {"metadata":{"total_size":8,"x":[1,{"y":2}]},)"
-                          R"("weight_map":{"second":"sub/b.safetensors","first":"a.safetensors"}} )");
+  test::write_file(index,
+                   R"( {"metadata":{"total_size":8,"x":[1,{"y":2}]},)"
+                   R"("weight_map":{"second":"sub/b.safetensors","first":"a.safetensors"}} )");
   test::write_file(dir.file("config.json"), "{}");
   for (const std::string& path : {index, dir.path().string()}) {
     CAPTURE(path);
@@ -522,13 +542,12 @@ TEST_CASE("a directory without an index gives the tensors of its files in order 
 
 TEST_CASE("a file that is cut while it is open gives an error instead of a crash") {
   const TempDir dir;
-  const std::string bytes = test::npy_bytes(1, npy_header("<f4", false, "(100000,)"),
-                                            std::string(400000, '\0'));
+  const std::string bytes =
+      test::npy_bytes(1, npy_header("<f4", false, "(100000,)"), std::string(400000, '\0'));
   const auto source = open_bytes(dir, "a.npy", bytes);
   std::vector<float> out(100000);
   source->read_f32(source->tensors()[0], 0, 1, 0, 100000, out.data());
   std::filesystem::resize_file(dir.file("a.npy"), 1000);
-  CHECK(exit_code_of([&] {
-          source->read_f32(source->tensors()[0], 0, 1, 0, 100000, out.data());
-        }) == 3);
+  CHECK(exit_code_of(
+            [&] { source->read_f32(source->tensors()[0], 0, 1, 0, 100000, out.data()); }) == 3);
 }

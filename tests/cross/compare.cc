@@ -1,0 +1,131 @@
+// compare.cc: see the header.
+#include "tests/cross/compare.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "formats/lane.h"
+
+namespace fp4scope::test {
+namespace {
+
+int printed = 0;
+constexpr int kMostPrinted = 12;
+
+bool same_value(std::uint32_t a, std::uint32_t b) {
+  return a == b || ((a & kMagnitudeMask) > kInfBits && (b & kMagnitudeMask) > kInfBits);
+}
+
+void print_hex(const char* label, const std::uint8_t* bytes, std::int64_t n) {
+  std::printf("  %-12s", label);
+  for (std::int64_t i = 0; i < n; ++i) std::printf(" %02x", bytes[i]);
+  std::printf("\n");
+}
+
+}  // namespace
+
+Outcome run_backend(const Backend& backend, const Recipe& recipe, const Tile& tile,
+                    std::span<const OuterScale32> outer) {
+  Outcome outcome;
+  backend.quantize(recipe, tile, outer, outcome.tile);
+  std::vector<float> values(static_cast<std::size_t>(tile.rows * tile.cols));
+  backend.dequantize(recipe, outcome.tile, outer, values.data(), tile.cols);
+  outcome.values.reserve(values.size());
+  for (const float v : values) outcome.values.push_back(bit_cast<std::uint32_t>(v));
+  return outcome;
+}
+
+Differences compare(const Backend& backend, const Recipe& recipe, const Tile& tile,
+                    const Outcome& want, const Outcome& got) {
+  Differences d;
+  const QuantizedTile& w = want.tile;
+  const QuantizedTile& g = got.tile;
+  if (w.rows != g.rows || w.cols != g.cols || w.blocks_per_row != g.blocks_per_row ||
+      w.padded_cols != g.padded_cols || w.codes.size() != g.codes.size() ||
+      w.scales.size() != g.scales.size()) {
+    std::printf("DIFFERS %s on %s: shape\n", recipe.text.c_str(),
+                std::string(backend.name()).c_str());
+    d.codes = 1;
+    return d;
+  }
+  const std::int64_t size = recipe.format.block;
+  const std::int64_t scale_bytes = recipe.format.scale_bytes;
+  for (std::int64_t row = 0; row < w.rows; ++row) {
+    for (std::int64_t b = 0; b < w.blocks_per_row; ++b) {
+      ++d.blocks;
+      const std::int64_t scale_at = (row * w.blocks_per_row + b) * scale_bytes;
+      const std::int64_t code_at = row * w.padded_cols + b * size;
+      const std::int64_t inside = std::min(size, w.cols - b * size);
+      Differences here;
+      for (std::int64_t i = 0; i < scale_bytes; ++i) {
+        const auto at = static_cast<std::size_t>(scale_at + i);
+        here.scales += w.scales[at] != g.scales[at];
+      }
+      for (std::int64_t i = 0; i < size; ++i) {
+        const auto at = static_cast<std::size_t>(code_at + i);
+        here.codes += w.codes[at] != g.codes[at];
+      }
+      for (std::int64_t i = 0; i < inside; ++i) {
+        const auto at = static_cast<std::size_t>(row * w.cols + b * size + i);
+        here.values += !same_value(want.values[at], got.values[at]);
+      }
+      d += here;
+      if (here.total() == 0 || printed++ >= kMostPrinted) continue;
+      std::printf("DIFFERS %s on %s, row %lld, block %lld (%s)\n", recipe.text.c_str(),
+                  std::string(backend.name()).c_str(), static_cast<long long>(row),
+                  static_cast<long long>(b), tile.f64 != nullptr ? "binary64" : "binary32");
+      std::printf("  input       ");
+      for (std::int64_t i = 0; i < inside; ++i) {
+        const std::int64_t at = row * tile.stride + b * size + i;
+        if (tile.f64 != nullptr) {
+          std::printf(" %a", tile.f64[at]);
+        } else {
+          std::printf(" %08x", bit_cast<std::uint32_t>(tile.f32[at]));
+        }
+      }
+      std::printf("\n");
+      print_hex("want scale", &w.scales[static_cast<std::size_t>(scale_at)], scale_bytes);
+      print_hex("got scale", &g.scales[static_cast<std::size_t>(scale_at)], scale_bytes);
+      print_hex("want codes", &w.codes[static_cast<std::size_t>(code_at)], size);
+      print_hex("got codes", &g.codes[static_cast<std::size_t>(code_at)], size);
+      for (std::int64_t i = 0; i < inside; ++i) {
+        const auto at = static_cast<std::size_t>(row * w.cols + b * size + i);
+        if (same_value(want.values[at], got.values[at])) continue;
+        std::printf("  value %lld: want %08x, got %08x\n", static_cast<long long>(i),
+                    want.values[at], got.values[at]);
+        break;
+      }
+    }
+  }
+  return d;
+}
+
+std::vector<const Backend*> backends_for(const Recipe& recipe) {
+  std::vector<const Backend*> list;
+  for (const Backend* backend : cpu_backends()) {
+    if (backend->available().ok && backend->supports(recipe).ok) list.push_back(backend);
+  }
+  return list;
+}
+
+std::vector<OuterScale32> measured_scales(const Backend& backend, const Recipe& recipe,
+                                          const Tile& tile) {
+  std::vector<OuterScale32> scales;
+  std::uint32_t tensor = 0;
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    std::uint32_t amax = 0;
+    for (std::int64_t col = 0; col < tile.cols; ++col) {
+      const std::uint32_t bits =
+          bit_cast<std::uint32_t>(tile.f32[row * tile.stride + col]) & kMagnitudeMask;
+      if (bits <= kInfBits) amax = std::max(amax, bits);
+    }
+    tensor = std::max(tensor, amax);
+    if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
+      scales.push_back(backend.outer_scale(recipe, amax));
+    }
+  }
+  if (scales.empty()) scales.push_back(backend.outer_scale(recipe, tensor));
+  return scales;
+}
+
+}  // namespace fp4scope::test
