@@ -133,7 +133,7 @@ std::string render_text(const Report& report, const Provenance& provenance) {
   }
   out += fmt::format("fp4scope {} ({}), {} thread{}\n", provenance.version, provenance.git,
                      report.threads, report.threads == 1 ? "" : "s");
-  if (report.interrupted) out += "interrupted: the figures above are not complete\n";
+  if (report.interrupted) out += "interrupted: tensors that were not finished are missing\n";
   if (!report.errors.empty()) out += "\nerrors\n";
   for (const ErrorRecord& error : report.errors) {
     out += fmt::format("  {}\n", printable(error.message));

@@ -34,10 +34,10 @@ requires(!std::is_same_v<M, bool>) FP4SCOPE_HD constexpr T select(M mask, T a, T
 }
 #endif
 
-// Minimum with the compare semantics of `b < a ? b : a`: a NaN in a is kept.
+// Minimum of a and a bound as fminf: a NaN in a gives the bound.
 template <class T>
-FP4SCOPE_HD constexpr T min_keep_nan(T a, T b) {
-  return select(b < a, b, a);
+FP4SCOPE_HD constexpr T fmin_bound(T a, T bound) {
+  return select(a < bound, a, bound);
 }
 template <class T>
 FP4SCOPE_HD constexpr T max_of(T a, T b) {

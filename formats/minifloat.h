@@ -168,6 +168,7 @@ FP4SCOPE_HD constexpr typename L::U cast(MinifloatSpec spec, CastPolicy policy, 
     }
     code = select(above, special, code);
     code = select(mag == kInfBits, special, code);
+    if (!spec.is_signed) code = select(sign != U{}, U{}, code);
   }
   U nan = U{} + policy.nan.code;
   if (policy.nan.sign == NanRule::Sign::kCopy) nan = nan | copied;

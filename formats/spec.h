@@ -46,7 +46,7 @@ struct MinifloatSpec {
   FP4SCOPE_HD constexpr int max_exponent() const {
     return static_cast<int>(max_finite_code() >> mantissa_bits) - bias;
   }
-  FP4SCOPE_HD constexpr bool operator==(const MinifloatSpec&) const = default;
+  constexpr bool operator==(const MinifloatSpec&) const = default;
 };
 
 enum class ScaleKind : std::uint8_t {

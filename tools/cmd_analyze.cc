@@ -1,6 +1,7 @@
 // cmd_analyze.cc: the main job. A finished result is never lost: an output file that cannot be
 // written does not keep the table from stdout, nor the other way round.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -180,16 +181,22 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.stop = &stop_requested();
   const Report report = analyze(arguments.files, options);
   progress.clear();
+  // A gate over nothing would pass.
+  if (report.results.empty() && report.errors.empty() && !report.interrupted) {
+    const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
+    throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
+                filtered ? "no tensor of the input passes --include and --exclude"
+                         : "the input holds no tensor that could be analyzed");
+  }
 
   int exit_code = 0;
   const auto failed = [&](int code) { exit_code = std::max(exit_code, code); };
+  // The table ends with the same messages: on one terminal once is enough.
+  const bool table_shows_errors = !arguments.json && !arguments.csv &&
+                                  ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
   for (const ErrorRecord& error : report.errors) {
-    complain(error.message);
+    if (!table_shows_errors) complain(error.message);
     failed(error.exit_code);
-  }
-  if (report.results.empty() && report.errors.empty() && !report.interrupted) {
-    complain("no tensor was analyzed: nothing in the files passes --include and --exclude");
-    failed(2);
   }
   for (const Output& output : outputs) {
     if (report.interrupted) {

@@ -68,19 +68,20 @@ FP4SCOPE_HD constexpr void hif4_quantize(Hif4Options options, MinifloatSpec elem
   using F = typename L::F;
   const U one = U{} + 1u;
 
-  // Non-finite policy and pre-cast: magnitudes and sign bits of what Algorithm 1 sees.
+  // Pre-cast and non-finite policy: magnitudes and sign bits of what Algorithm 1 sees.
   F a[64];
   U sign[64];
   U nonfinite{};
   for (int i = 0; i < 64; ++i) {
     U bits = bit_cast<U>(x[i]);
+    // The cast comes first: a finite value that overflows BF16 counts as Inf.
+    if (options.cast == Hif4Cast::kBf16) bits = bit_cast<U>(round_to_bf16<L>(x[i]));
     const U input_mag = bits & kMagnitudeMask;
     const auto is_nan = input_mag > kInfBits;
     const auto is_bad = input_mag > kFloatMaxBits;
     nonfinite = select(is_bad, one, nonfinite);
     bits = select(is_nan, U{}, bits);
     if (options.nonfinite == Hif4Nonfinite::kGroupNan) bits = select(is_bad, U{}, bits);
-    if (options.cast == Hif4Cast::kBf16) bits = bit_cast<U>(round_to_bf16<L>(bit_cast<F>(bits)));
     const U mag = min_of(bits & kMagnitudeMask, U{} + kFloatMaxBits);
     a[i] = bit_cast<F>(mag);
     sign[i] = bits >> 31;

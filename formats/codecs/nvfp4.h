@@ -19,8 +19,7 @@ inline constexpr float kSixth = 0x1.555556p-3f;  // binary32 1/6, 0x3E2AAAAB
 // amax gives FMAX.
 FP4SCOPE_HD constexpr float nvfp4_encode_scale(float amax, float e4m3_max) {
   if (amax == 0.0f) return 1.0f;
-  const float quotient = e4m3_max * 6.0f / amax;
-  const float g = quotient < kFloatMax ? quotient : kFloatMax;  // fminf: NaN gives FMAX
+  const float g = fmin_bound(e4m3_max * 6.0f / amax, kFloatMax);
   return g == 0.0f ? 1.0f : g;
 }
 
@@ -45,11 +44,11 @@ FP4SCOPE_HD constexpr void nvfp4_quantize(Nvfp4Options options, float g,
   const F block_amax = bit_cast<F>(block_amax_bits);
   const float decode_scale = 1.0f / g;
   // 1/6 is multiplied into g first: another order moves E4M3 ties (spec/nvfp4.md section 8).
-  const F scale = min_keep_nan(block_amax * (g * kSixth), F{} + kFloatMax);
+  const F scale = fmin_bound(block_amax * (g * kSixth), F{} + kFloatMax);
   out.scale = encode<L>(kE4M3, Rounding::kEven, scale);
   // A zero block or an underflowed scale gives 1/0, clamped to the largest finite float.
   const F inverse =
-      min_keep_nan(1.0f / (decode<L>(kE4M3, out.scale) * decode_scale), F{} + kFloatMax);
+      fmin_bound(1.0f / (decode<L>(kE4M3, out.scale) * decode_scale), F{} + kFloatMax);
   for (int i = 0; i < 16; ++i) {
     const F scaled = x[i] * inverse;
     U code = encode<L>(kE2M1, Rounding::kEven, scaled);

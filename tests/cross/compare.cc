@@ -36,7 +36,7 @@ Outcome run_backend(const Backend& backend, const Recipe& recipe, const Tile& ti
 }
 
 Differences compare(const Backend& backend, const Recipe& recipe, const Tile& tile,
-                    const Outcome& want, const Outcome& got) {
+                    const Outcome& want, const Outcome& got, Print print) {
   Differences d;
   const QuantizedTile& w = want.tile;
   const QuantizedTile& g = got.tile;
@@ -70,7 +70,7 @@ Differences compare(const Backend& backend, const Recipe& recipe, const Tile& ti
         here.values += !same_value(want.values[at], got.values[at]);
       }
       d += here;
-      if (here.total() == 0 || printed++ >= kMostPrinted) continue;
+      if (here.total() == 0 || print == Print::kNothing || printed++ >= kMostPrinted) continue;
       std::printf("DIFFERS %s on %s, row %lld, block %lld (%s)\n", recipe.text.c_str(),
                   std::string(backend.name()).c_str(), static_cast<long long>(row),
                   static_cast<long long>(b), tile.f64 != nullptr ? "binary64" : "binary32");

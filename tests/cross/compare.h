@@ -32,9 +32,10 @@ struct Outcome {
 Outcome run_backend(const Backend& backend, const Recipe& recipe, const Tile& tile,
                     std::span<const OuterScale32> outer);
 
-// Prints the first differing blocks: recipe, backend, row, block, input, want, got.
+// Prints the first differing blocks of a run: recipe, backend, row, block, input, want, got.
+enum class Print { kFirst, kNothing };
 Differences compare(const Backend& backend, const Recipe& recipe, const Tile& tile,
-                    const Outcome& want, const Outcome& got);
+                    const Outcome& want, const Outcome& got, Print print = Print::kFirst);
 
 // Backends of this build that can run here and know the recipe.
 std::vector<const Backend*> backends_for(const Recipe& recipe);

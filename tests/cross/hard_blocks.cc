@@ -59,14 +59,23 @@ void tie_aligned(BlockSource& s, const Recipe& recipe, float encode_scale, std::
   float scale = 1;  // decode scale of the block
   switch (recipe.family) {
     case Family::kMx:
-      scale = power(exponent(s));
+      // At 2^-127 the quotient of rceil becomes subnormal, the one place where its machine forms
+      // differ from the exact rule.
+      scale = power(s.below(6) == 0 ? static_cast<int>(s.below(3)) - 128 : exponent(s));
       break;
     case Family::kNvfp4:  // an E4M3 value over g
       scale = std::ldexp(significand(s, 3), static_cast<int>(s.below(15)) - 6) / encode_scale;
       break;
-    case Family::kHif4:  // an E6M2 value; 7 is the largest normalised magnitude
-      scale = std::ldexp(significand(s, 2), static_cast<int>(s.below(64)) - 48);
+    case Family::kHif4: {  // 7 is the largest normalised magnitude
+      // An E6M2 value, or the inverse of its BF16 reciprocal: what is multiplied is the latter, so
+      // only there do products come close to a threshold in binary32.
+      static constexpr float kReciprocals[] = {1.0f, 0x1.9ap-1f, 0x1.56p-1f, 0x1.24p-1f};
+      const std::uint32_t fraction = s.below(4);
+      const float value = 1.0f + 0.25f * static_cast<float>(fraction);
+      scale = std::ldexp(s.coin() ? value : 1.0f / kReciprocals[fraction],
+                         static_cast<int>(s.below(64)) - 48);
       break;
+    }
   }
   for (float& v : block) {
     float point = grid_point(s, recipe);

@@ -1,0 +1,477 @@
+// metrics_reference.cc: see metrics_reference.h. The arithmetic of the error sums is the order of
+// design/architecture.md section 9, written for one whole tensor.
+#include "tests/unit/metrics_reference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "analysis/io/sinks.h"
+#include "formats/scalars.h"
+
+namespace fp4scope::test {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Nearest even to `fraction_bits` stored bits, smallest exponent `e_min`, largest finite `max`.
+double round_value(double v, int fraction_bits, int e_min, double max) {
+  if (!std::isfinite(v) || v == 0) return v;
+  const int e = std::max(std::ilogb(v), e_min);
+  const double quantum = std::ldexp(1.0, e - fraction_bits);
+  const double r = std::nearbyint(v / quantum) * quantum;
+  return std::fabs(r) > max ? std::copysign(kInf, v) : std::copysign(r, v);
+}
+
+double round_to_dtype(double v, DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return v;
+    case DType::kF32:
+      return static_cast<double>(static_cast<float>(v));
+    case DType::kBF16:
+      return round_value(v, 7, -126, std::ldexp(255.0, 120));
+    case DType::kF16:
+      return round_value(v, 10, -14, 65504);
+    default:
+      throw std::logic_error("no real dtype");
+  }
+}
+
+std::uint16_t f16_bits(double v) {
+  const std::uint16_t sign = std::signbit(v) ? 0x8000 : 0;
+  if (std::isnan(v)) return 0x7E00;
+  if (std::isinf(v)) return sign | 0x7C00;
+  const double a = std::fabs(v);
+  if (a < 0x1p-14) return sign | static_cast<std::uint16_t>(a * 0x1p24);
+  const int e = std::ilogb(a);
+  return static_cast<std::uint16_t>(sign | ((e + 15) << 10) |
+                                    static_cast<int>((std::ldexp(a, -e) - 1) * 1024));
+}
+
+std::string stored_bytes(const TestTensor& t) {
+  std::string out;
+  for (const double v : t.x) {
+    char raw[8];
+    std::size_t n = 0;
+    if (t.dtype == DType::kF64) {
+      std::memcpy(raw, &v, n = 8);
+    } else if (t.dtype == DType::kF16) {
+      const std::uint16_t h = f16_bits(v);
+      std::memcpy(raw, &h, n = 2);
+    } else {
+      const float f = static_cast<float>(v);
+      std::uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      if (t.dtype == DType::kBF16) bits >>= 16;
+      std::memcpy(raw, &bits, n = t.dtype == DType::kBF16 ? 2 : 4);
+    }
+    out.append(raw, n);
+  }
+  return out;
+}
+
+// An unsigned or signed minifloat from the definition of a floating-point number.
+double minifloat_magnitude(int code, int fraction_bits, int bias, bool subnormals) {
+  const int field = code >> fraction_bits;
+  const double fraction =
+      std::ldexp(code & ((1 << fraction_bits) - 1), -fraction_bits);  // of the hidden bit
+  if (subnormals && field == 0) return std::ldexp(fraction, 1 - bias);
+  return std::ldexp(1 + fraction, field - bias);
+}
+
+// Midpoint of the largest element value and the next value of an unbounded grid
+// (spec/scalars.md section 1).
+double saturation_limit(const MinifloatSpec& e) {
+  struct Limit {
+    MinifloatSpec spec;
+    double limit;
+  };
+  static constexpr Limit kLimits[] = {
+      {kE2M1, 7},       // 6, 8
+      {kE2M3, 7.75},    // 7.5, 8
+      {kE3M2, 30},      // 28, 32
+      {kE4M3, 464},     // 448, 480
+      {kE5M2, 61440},   // 57344, 65536
+      {kE1M2, 1.875},   // 1.75, 2
+      {kE1M1, 1.75},    // 1.5, 2
+      {kE1M3, 1.9375},  // 1.875, 2
+  };
+  for (const Limit& l : kLimits) {
+    if (l.spec == e) return l.limit;
+  }
+  throw std::logic_error("no saturation limit for this element");
+}
+
+struct ScaleByte {
+  double value;
+  bool zero, nan, smallest, largest;
+};
+ScaleByte scale_byte(Family family, int b) {
+  switch (family) {
+    case Family::kMx:
+      return {std::ldexp(1.0, b - 127), false, b == 255, b == 0, b == 254};
+    case Family::kNvfp4:
+      return {minifloat_magnitude(b, 3, 7, true), b == 0, b == 0x7F, b == 0, b == 0x7E};
+    case Family::kHif4:
+      return {minifloat_magnitude(b, 2, 48, false), false, b == 0xFF, b == 0, b == 0xFE};
+  }
+  throw std::logic_error("family");
+}
+
+// Block sums in the arithmetic T: squares, absolute values and the rest in element order.
+template <class T>
+TreeSums sum_block(const std::vector<T>& x, const std::vector<T>& v, const std::vector<T>& d) {
+  T dd = 0, ad = 0, sd = 0, xx = 0, vv = 0, vx = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    dd += d[i] * d[i];
+    ad += std::fabs(d[i]);
+    sd += d[i];
+    xx += x[i] * x[i];
+    vv += v[i] * v[i];
+    vx += v[i] * x[i];
+  }
+  return {double(dd), double(ad), double(sd), double(xx), double(vv), double(vx), 0};
+}
+std::vector<double> widen(const std::vector<float>& v) {
+  return {v.begin(), v.end()};
+}
+
+// 16 accumulators by block index mod 16 in a strip of 64 blocks; strips in order.
+class Tree {
+ public:
+  void add(const TreeSums& block) {
+    lanes_[index_ % 16].add(block);
+    if (++index_ == 64) end_strip();
+  }
+  TreeSums finish() {
+    if (index_ > 0) end_strip();
+    return tile_;
+  }
+  bool sampled() const { return strip_ % 16 == 0; }
+
+ private:
+  void end_strip() {
+    TreeSums strip;
+    for (const TreeSums& lane : lanes_) strip.add(lane);
+    tile_.add(strip);
+    lanes_ = {};
+    index_ = 0;
+    ++strip_;
+  }
+  std::array<TreeSums, 16> lanes_{};
+  TreeSums tile_;
+  int index_ = 0, strip_ = 0;
+};
+
+struct Span {
+  std::int64_t row, rows, col, cols;
+};
+// Tiles of 2^20 elements in whole rows (2-D: multiples of 64 rows); longer rows or bands are split
+// at multiples of 128 columns.
+std::vector<Span> grid(std::int64_t rows, std::int64_t cols, bool bands) {
+  std::vector<Span> out;
+  if (rows * cols == 0) return out;
+  const std::int64_t tile = 1 << 20, unit = bands ? 64 : 1;
+  std::int64_t height = unit, width = cols;
+  if (unit * cols <= tile) {
+    height = tile / cols / unit * unit;
+  } else {
+    width = tile / unit / 128 * 128;
+  }
+  for (std::int64_t r = 0; r < rows; r += height) {
+    for (std::int64_t c = 0; c < cols; c += width) {
+      out.push_back({r, std::min(height, rows - r), c, std::min(width, cols - c)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::int64_t TestTensor::rows() const {
+  std::int64_t n = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i) n *= shape[i];
+  return n;
+}
+
+TestTensor TestTensor::transposed() const {
+  TestTensor t = *this;
+  t.shape = {shape[1], shape[0]};
+  for (std::int64_t r = 0; r < shape[0]; ++r) {
+    for (std::int64_t c = 0; c < shape[1]; ++c) {
+      t.x[static_cast<std::size_t>(c * shape[0] + r)] =
+          x[static_cast<std::size_t>(r * shape[1] + c)];
+    }
+  }
+  return t;
+}
+
+TestTensor make_tensor(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+                       const std::function<double(std::int64_t)>& value) {
+  TestTensor t{name, dtype, std::move(shape), {}};
+  const std::int64_t n = t.rows() * t.cols();
+  for (std::int64_t i = 0; i < n; ++i) t.x.push_back(round_to_dtype(value(i), dtype));
+  return t;
+}
+
+void write_tensors(const std::string& path, const std::vector<TestTensor>& tensors) {
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const TestTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape});
+  SafetensorsWriter writer(path, entries, {});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::string bytes = stored_bytes(tensors[i]);
+    writer.write(i, 0, bytes.data(), bytes.size());
+  }
+  writer.commit();
+}
+
+std::uint64_t Numbers::bits() {
+  std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+double Numbers::uniform() {
+  return static_cast<double>(bits() >> 11) * 0x1p-53;
+}
+double Numbers::bell() {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += uniform();
+  return sum;
+}
+
+void TreeSums::add(const TreeSums& o) {
+  dd += o.dd;
+  ad += o.ad;
+  d += o.d;
+  xx += o.xx;
+  vv += o.vv;
+  vx += o.vx;
+  crest += o.crest;
+}
+
+Expected brute_force(const Recipe& recipe, const TestTensor& t, const Backend& backend,
+                     bool full_percentiles) {
+  const std::int64_t rows = t.rows(), cols = t.cols(), block = recipe.format.block;
+  const bool f64 = t.dtype == DType::kF64;
+  Expected e;
+  e.rows = rows;
+  e.cols = cols;
+  e.block = block;
+  e.blocks_per_row = (cols + block - 1) / block;
+  const auto size = static_cast<std::size_t>(rows * cols);
+  std::vector<float> x32(t.x.begin(), t.x.end()), v(size);
+
+  // Codes and decoded values of the whole tensor in one piece.
+  Tile tile{x32.data(), f64 ? t.x.data() : nullptr, rows, cols, cols};
+  std::vector<OuterScale32> outer;
+  const auto amax_of = [&](std::int64_t first, std::int64_t n) {
+    float amax = 0;
+    for (std::int64_t i = first; i < first + n; ++i) {
+      const float a = std::fabs(x32[static_cast<std::size_t>(i)]);
+      if (a > amax) amax = a;  // false for NaN
+    }
+    std::uint32_t bits;
+    std::memcpy(&bits, &amax, 4);
+    return bits;
+  };
+  if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      outer.push_back(backend.outer_scale(recipe, amax_of(r * cols, cols)));
+    }
+  } else {
+    outer.push_back(backend.outer_scale(recipe, amax_of(0, rows * cols)));
+  }
+  QuantizedTile q;
+  if (size > 0) {
+    backend.quantize(recipe, tile, outer, q);
+    backend.dequantize(recipe, q, outer, v.data(), cols);
+  }
+
+  e.codes.assign(recipe.format.element.code_count(), 0);
+  e.scales.assign(256, 0);
+  e.finite_at.assign(size, 0);
+  e.underflow_at.assign(size, 0);
+  e.saturated_at.assign(size, 0);
+  e.block_dd.assign(static_cast<std::size_t>(rows * e.blocks_per_row), 0);
+  e.block_scale.assign(e.block_dd.size(), 0);
+  for (const char* key :
+       {"elements", "nonzero", "zeros", "nonfinite_in", "nonfinite_out", "underflow",
+        "underflow_code", "underflow_scale", "saturated", "blocks", "zero_blocks", "lost_blocks",
+        "scale_min_blocks", "scale_max_blocks", "scale_nan_blocks"}) {
+    e.counts[key] = 0;
+  }
+  auto& n = e.counts;
+  const double limit = saturation_limit(recipe.format.element);
+  const MinifloatSpec spec = recipe.format.element;
+  const int magnitude_mask = (1 << (spec.exponent_bits + spec.mantissa_bits)) - 1;
+
+  for (const Span& span : grid(rows, cols, recipe.is_2d())) {
+    Tree tree;
+    for (std::int64_t r = span.row; r < span.row + span.rows; ++r) {
+      for (std::int64_t c0 = span.col; c0 < span.col + span.cols; c0 += block) {
+        const std::int64_t c1 = std::min(c0 + block, cols);
+        const auto b = static_cast<std::size_t>(r * e.blocks_per_row + c0 / block);
+        const auto at = static_cast<std::size_t>(recipe.format.scale_bytes) * b;
+        const ScaleByte s = scale_byte(recipe.family, q.scales[at]);
+        const std::uint8_t* levels = recipe.family == Family::kHif4 ? &q.scales[at + 1] : nullptr;
+        ++e.scales[q.scales[at]];
+        e.block_scale[b] = q.scales[at];
+        ++n["blocks"];
+
+        double amax = 0;
+        bool any_finite = false, any_nonfinite = false;
+        std::int64_t finite = 0;
+        std::vector<float> xf, vf, df;
+        std::vector<double> xd, vd, dd;
+        double unit = 0;  // NVFP4: value of code 2 (1.0), from the block's decoded values
+        for (std::int64_t c = c0; c < c1; ++c) {
+          const auto i = static_cast<std::size_t>(r * cols + c);
+          const int code = q.codes[static_cast<std::size_t>(r * q.padded_cols + c)];
+          const double m = minifloat_magnitude(code & magnitude_mask, spec.mantissa_bits, spec.bias,
+                                               spec.has_subnormals);
+          if (m > 0 && std::isfinite(v[i])) unit = std::fabs(double(v[i])) / m;
+        }
+        for (std::int64_t c = c0; c < c1; ++c) {
+          const auto i = static_cast<std::size_t>(r * cols + c);
+          const double x = t.x[i], value = v[i];
+          ++n["elements"];
+          ++e.codes[q.codes[static_cast<std::size_t>(r * q.padded_cols + c)]];
+          if (!std::isfinite(x)) {
+            ++n["nonfinite_in"];
+            any_nonfinite = true;
+            continue;
+          }
+          any_finite = true;
+          ++finite;
+          e.finite_at[i] = 1;
+          amax = std::max(amax, std::fabs(x));
+          ++n[x == 0 ? "zeros" : "nonzero"];
+          if (!std::isfinite(value)) {
+            ++n["nonfinite_out"];
+            continue;
+          }
+          if (x != 0 && value == 0) {
+            ++n["underflow"];
+            ++n[s.zero ? "underflow_scale" : "underflow_code"];
+            e.underflow_at[i] = 1;
+          }
+          double scale = s.value;
+          if (levels != nullptr) {
+            const std::int64_t k = c - c0;
+            scale *= 1 + (levels[0] >> (k / 8) & 1);
+            scale *= 1 + (levels[1 + k / 32] >> (k / 4 % 8) & 1);
+          }
+          double slack = 0;
+          if (recipe.family == Family::kNvfp4) {
+            scale = unit;
+            slack = 0x1p-20;  // `unit` carries a rounding or two of binary32
+          }
+          if (s.zero) {
+            if (x != 0) ++e.saturated_open;
+          } else if (scale > 0 && std::fabs(x) >= limit * scale * (1 + slack)) {
+            ++n["saturated"];
+            e.saturated_at[i] = 1;
+          } else if (scale > 0 && std::fabs(x) > limit * scale * (1 - slack)) {
+            ++e.saturated_open;
+          }
+          ++e.counted;
+          if (value != x) ++e.inexact;
+          double d;
+          if (f64) {
+            d = value - x;
+            xd.push_back(x);
+            vd.push_back(value);
+            dd.push_back(d);
+          } else {
+            const float f = v[i] - static_cast<float>(x);
+            d = f;
+            xf.push_back(static_cast<float>(x));
+            vf.push_back(v[i]);
+            df.push_back(f);
+          }
+          e.max_abs_err = std::max(e.max_abs_err, std::fabs(d));
+          if (full_percentiles || tree.sampled()) {
+            e.absolute_sample.push_back(std::fabs(d));
+            if (x != 0) e.relative_sample.push_back(std::fabs(d) / std::fabs(x));
+          }
+        }
+        e.finite += finite;
+        e.amax = std::max(e.amax, amax);
+        const bool extreme = amax != 0 && (amax < 0x1p-40 || amax > 0x1p40);
+        TreeSums sums = f64       ? sum_block<double>(xd, vd, dd)
+                        : extreme ? sum_block<double>(widen(xf), widen(vf), widen(df))
+                                  : sum_block<float>(xf, vf, df);
+        e.block_dd[b] = sums.dd;
+        if (amax > 0) {
+          ++e.nonzero_blocks;
+          ++e.amax_exponents[std::ilogb(amax)];
+          // In binary64 from the exact squares; the report may differ by binary32 roundings.
+          long double xx = 0;
+          for (std::int64_t c = c0; c < c1; ++c) {
+            const long double x = t.x[static_cast<std::size_t>(r * cols + c)];
+            if (std::isfinite(x)) xx += x * x;
+          }
+          sums.crest = amax / static_cast<double>(std::sqrt(xx / finite));
+          e.crest_max = std::max(e.crest_max, sums.crest);
+          if (s.zero) ++n["lost_blocks"];
+          if (s.smallest) ++n["scale_min_blocks"];
+        } else if (any_finite && !any_nonfinite) {
+          ++n["zero_blocks"];
+        }
+        if (s.largest) ++n["scale_max_blocks"];
+        if (s.nan) ++n["scale_nan_blocks"];
+        if (levels != nullptr) {
+          for (std::int64_t j = 0; j < 8 && c0 + 8 * j < c1; ++j) {
+            ++e.level2_bits;
+            e.level2_set += levels[0] >> j & 1;
+          }
+          for (std::int64_t k = 0; k < 16 && c0 + 4 * k < c1; ++k) {
+            ++e.level3_bits;
+            e.level3_set += levels[1 + k / 8] >> (k % 8) & 1;
+          }
+        }
+        tree.add(sums);
+      }
+    }
+    e.sums.add(tree.finish());
+  }
+  std::sort(e.absolute_sample.begin(), e.absolute_sample.end());
+  std::sort(e.relative_sample.begin(), e.relative_sample.end());
+  return e;
+}
+
+void Expected::add(const Expected& o) {
+  for (const auto& [key, count] : o.counts) counts[key] += count;
+  for (const auto& [exponent, count] : o.amax_exponents) amax_exponents[exponent] += count;
+  saturated_open += o.saturated_open;
+  counted += o.counted;
+  inexact += o.inexact;
+  finite += o.finite;
+  nonzero_blocks += o.nonzero_blocks;
+  sums.add(o.sums);
+  amax = std::max(amax, o.amax);
+  max_abs_err = std::max(max_abs_err, o.max_abs_err);
+  crest_max = std::max(crest_max, o.crest_max);
+  level2_bits += o.level2_bits;
+  level2_set += o.level2_set;
+  level3_bits += o.level3_bits;
+  level3_set += o.level3_set;
+  codes.resize(std::max(codes.size(), o.codes.size()));
+  for (std::size_t i = 0; i < o.codes.size(); ++i) codes[i] += o.codes[i];
+  scales.resize(256);
+  for (std::size_t i = 0; i < o.scales.size(); ++i) scales[i] += o.scales[i];
+  for (const bool relative : {false, true}) {
+    auto& to = relative ? relative_sample : absolute_sample;
+    const auto& from = relative ? o.relative_sample : o.absolute_sample;
+    to.insert(to.end(), from.begin(), from.end());
+    std::sort(to.begin(), to.end());
+  }
+}
+
+}  // namespace fp4scope::test
