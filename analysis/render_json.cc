@@ -179,6 +179,12 @@ std::string render_json(const Report& report, const Provenance& provenance) {
   for (const Row& row : report.results) out["results"].push_back(result_json(row));
   for (const Row& row : report.aggregates) out["aggregates"].push_back(aggregate_json(row));
   for (const ErrorRecord& error : report.errors) out["errors"].push_back(to_json(error));
+  Json skipped = Json::array();
+  for (const ErrorRecord& tensor : report.skipped) {
+    skipped.push_back(
+        {{"file", tensor.file}, {"tensor", tensor.tensor}, {"message", tensor.message}});
+  }
+  out["skipped"] = std::move(skipped);
   Json sources = Json::array();
   for (const Report::Source& source : report.sources) {
     sources.push_back(

@@ -134,6 +134,10 @@ std::string render_text(const Report& report, const Provenance& provenance) {
   out += fmt::format("fp4scope {} ({}), {} thread{}\n", provenance.version, provenance.git,
                      report.threads, report.threads == 1 ? "" : "s");
   if (report.interrupted) out += "interrupted: tensors that were not finished are missing\n";
+  if (!report.skipped.empty()) out += "\nskipped\n";
+  for (const ErrorRecord& tensor : report.skipped) {
+    out += fmt::format("  {}\n", printable(tensor.message));
+  }
   if (!report.errors.empty()) out += "\nerrors\n";
   for (const ErrorRecord& error : report.errors) {
     out += fmt::format("  {}\n", printable(error.message));

@@ -183,6 +183,9 @@ int run_analyze(AnalyzeArguments& arguments) {
   progress.clear();
   // A gate over nothing would pass.
   if (report.results.empty() && report.errors.empty() && !report.interrupted) {
+    if (!report.skipped.empty()) {
+      throw Error(ErrorKind::kUnsupported, report.skipped.front().message);
+    }
     const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
     throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
                 filtered ? "no tensor of the input passes --include and --exclude"

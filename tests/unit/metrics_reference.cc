@@ -230,6 +230,13 @@ void write_tensors(const std::string& path, const std::vector<TestTensor>& tenso
   writer.commit();
 }
 
+const TestTensor& tensor_named(const std::vector<TestTensor>& tensors, const std::string& name) {
+  for (const TestTensor& t : tensors) {
+    if (t.name == name) return t;
+  }
+  throw std::logic_error("no test tensor " + name);
+}
+
 std::uint64_t Numbers::bits() {
   std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -29,6 +29,9 @@ TestTensor make_tensor(const std::string& name, DType dtype, std::vector<std::in
                        const std::function<double(std::int64_t)>& value);
 void write_tensors(const std::string& path, const std::vector<TestTensor>& tensors);
 
+// The order of tensors in a file is the writer's business.
+const TestTensor& tensor_named(const std::vector<TestTensor>& tensors, const std::string& name);
+
 // Repeatable numbers: splitmix64, and a bell-shaped sum of twelve uniforms.
 class Numbers {
  public:

@@ -242,8 +242,8 @@ TEST_CASE("empty, 0-d, one-element, zero, NaN and exact tensors have the documen
   CHECK(report.errors.empty());
   REQUIRE(report.results.size() == tensors.size() * recipes.size());
   for (std::size_t i = 0; i < report.results.size(); ++i) {
-    const TestTensor& t = tensors[i / recipes.size()];
     const Row& row = report.results[i];
+    const TestTensor& t = test::tensor_named(tensors, row.tensor);
     CAPTURE(t.name);
     CAPTURE(row.recipe);
     const auto lines =

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <new>
 
 #include "analysis/io/tensor_source.h"
@@ -450,9 +451,9 @@ TEST_CASE("a valid file cut at any byte is refused with exit code 3") {
     CAPTURE(std::string(sample.name));
     test::write_file(path, sample.bytes);
     read_all(path, sample.hint);  // the whole file is fine
-    for (std::size_t length = 0; length < sample.bytes.size(); ++length) {
+    for (std::size_t length = sample.bytes.size(); length-- > 0;) {
       CAPTURE(length);
-      test::write_file(path, std::string_view(sample.bytes).substr(0, length));
+      std::filesystem::resize_file(path, length);
       try {
         read_all(path, sample.hint);
         FAIL_CHECK("the file was accepted");
@@ -468,13 +469,19 @@ TEST_CASE("a header with one wrong byte is read or refused, but never crashes") 
   const std::string path = dir.file("corrupt");
   std::size_t read = 0, refused = 0;
   for (const Sample& sample : valid_samples()) {
+    // Changed in place: truncating and writing the file anew is slow on some file systems.
+    test::write_file(path, sample.bytes);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto put = [&](std::size_t at, char value) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(value);
+      file.flush();
+    };
     for (std::size_t at = 0; at < sample.header_bytes; ++at) {
       std::string values = {'\0', '\xFF', '"', '{', '}', '[', ']', ',', '9', '-'};
       for (int bit = 0; bit < 8; ++bit) values += static_cast<char>(sample.bytes[at] ^ (1 << bit));
       for (const char value : values) {
-        std::string bytes = sample.bytes;
-        bytes[at] = value;
-        test::write_file(path, bytes);
+        put(at, value);
         try {
           read_all(path, sample.hint);
           ++read;
@@ -484,6 +491,7 @@ TEST_CASE("a header with one wrong byte is read or refused, but never crashes") 
           if (!one_line || error.exit_code() < 3) FAIL_CHECK(error.what());
         }
       }
+      put(at, sample.bytes[at]);
     }
   }
   // Letters of names may change and spaces may become others; most changes break a rule.

@@ -299,6 +299,16 @@ TEST_CASE("with several files every tensor is named with its file") {
   CHECK(text.find("\ny.npy:layers.1.mlp_down.X, bf16") != std::string::npos);
 }
 
+TEST_CASE("tensors that were left out are named with the reason") {
+  Report report = small_report();
+  report.skipped.push_back({"x.safetensors", "ids", "x.safetensors: 'ids' holds i64", 4});
+  CHECK(
+      render_text(report, kProvenance).ends_with("\nskipped\n  x.safetensors: 'ids' holds i64\n"));
+  const json skipped = json::parse(render_json(report, kProvenance))["skipped"];
+  REQUIRE(skipped.size() == 1);
+  CHECK(skipped[0]["tensor"] == "ids");
+}
+
 TEST_CASE("an empty report renders") {
   const Report report;
   const json out = json::parse(render_json(report, kProvenance));
