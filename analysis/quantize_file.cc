@@ -95,11 +95,9 @@ std::vector<OuterScale32> outer_scales(const TensorSource& source, const Job& jo
   const Recipe& recipe = options.recipe;
   const bool per_row = recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow;
   std::vector<std::uint32_t> amax(per_row ? static_cast<std::size_t>(job.planes.rows) : 1, 0);
-  if (recipe.needs_amax()) {
-    amax = measure_amax(source, job, per_row, options);
-  } else if (recipe.family == Family::kNvfp4 && recipe.nvfp4.has_amax) {
-    amax.assign(amax.size(), recipe.nvfp4.amax_bits);
-  }
+  // With scale=given no rule needs the amax, but the file states it and zero would be wrong.
+  const bool stated = job.planes.outer_entries > 0 && !recipe.nvfp4.has_amax;
+  if (recipe.needs_amax() || stated) amax = measure_amax(source, job, per_row, options);
   std::vector<OuterScale32> outer;
   outer.reserve(amax.size());
   for (const std::uint32_t bits : amax) outer.push_back(backend.outer_scale(recipe, bits));

@@ -79,8 +79,9 @@ void add_rows(const std::vector<Row>& rows, const std::function<std::string(cons
 }
 
 std::string tensor_heading(const Row& row, bool several_files) {
-  return fmt::format("{}{}, {} {}", several_files ? printable(row.file) + ":" : "",
-                     printable(row.tensor), row.dtype, dimensions(row.shape));
+  return fmt::format("{}{}, {} {}{}", several_files ? printable(row.file) + ":" : "",
+                     printable(row.tensor), row.dtype, dimensions(row.shape),
+                     row.source_hash.empty() ? "" : ", xxh3 " + row.source_hash);
 }
 std::string aggregate_heading(const Row& row) {
   return fmt::format("{}, {} tensor{}", row.group.empty() ? "all" : printable(row.group),

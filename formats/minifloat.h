@@ -65,11 +65,13 @@ FP4SCOPE_HD constexpr typename L::U encode(MinifloatSpec spec, Rounding rounding
       const std::uint32_t align = (min_field + 23u - static_cast<std::uint32_t>(m)) << 23;
       tiny = bit_cast<U>(bit_cast<F>(mag) + bit_cast<float>(align)) - align;
     } else {
-      // Shift the significand to the fixed quantum. From 26 on nothing is left, in every rounding.
+      // Shift the significand to the fixed quantum. From 26 on nothing is left, in every rounding;
+      // normal lanes, whose result is not used, may have any shift that is defined.
       const U field = max_of(mag >> 23, U{} + 1u);
       const U hidden = select(mag < 0x00800000u, U{}, U{} + 0x00800000u);
       const U significand = (mag & 0x007fffffu) | hidden;
-      const U shift = min_of(min_field - field + static_cast<std::uint32_t>(23 - m), U{} + 26u);
+      const U distance = min_field - field + static_cast<std::uint32_t>(23 - m);
+      const U shift = max_of(min_of(distance, U{} + 26u), U{} + 1u);
       const U one = U{} + 1u;
       tiny = (significand + rounding_addend(rounding, one << (shift - 1u), U{})) >> shift;
     }

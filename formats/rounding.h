@@ -48,12 +48,13 @@ FP4SCOPE_HD constexpr typename L::F multiply_round_to_odd(typename L::F a, typen
   const F sum = p_hi + p_lo;
   const F error = p_lo - (sum - p_hi);
   const U bits = bit_cast<U>(sum);
-  // An even significand with a nonzero error moves one step toward the error.
-  const auto inexact = error != F{};
-  const auto even = (bits & 1u) == U{};
-  const auto up = (bit_cast<U>(error) >> 31) == (bits >> 31);
-  const U moved = select(up, bits + 1u, bits - 1u);
-  return bit_cast<F>(select(inexact, select(even, moved, bits), bits));
+  // An even significand with a nonzero error moves one step toward the error. Integers instead of
+  // masks: GCC 12 takes 512-bit masks that are used twice apart into scalars.
+  const U error_bits = bit_cast<U>(error);
+  const U inexact = min_of(error_bits & kMagnitudeMask, U{} + 1u);
+  const U moves = inexact & ~bits;                       // bit 0
+  const U step = 1u - ((error_bits ^ bits) >> 31) * 2u;  // +1 or -1
+  return bit_cast<F>(bits + (step & (0u - (moves & 1u))));
 }
 
 // binary64 -> binary32 rounded to odd, saturating at FLT_MAX (odd) instead of overflowing. For

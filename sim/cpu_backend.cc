@@ -169,26 +169,111 @@ void row_mx_binary64(RowTask& task) {
   }
 }
 
+// One row of codes and scales to values. The element is a template argument so that decode folds;
+// blocks are decoded whole in local arrays, which cannot alias, and cut at the end of the row.
+struct DecodeTask {
+  const Recipe* recipe;
+  OuterScale32 outer;
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  std::int64_t cols;
+  float* values;
+};
+
+template <MinifloatSpec kSpec>
+struct MxDecode {
+  static constexpr int kBlock = 32;
+  FP4SCOPE_INLINE static void run(const DecodeTask& task, std::int64_t b,
+                                  const std::uint32_t (&code)[32], float (&v)[32]) {
+    const std::uint32_t scale = task.scales[b];
+    for (int i = 0; i < 32; ++i) v[i] = mx_decode<Lane<1>>(kSpec, code[i], scale);
+  }
+};
+
+struct Nvfp4Decode {
+  static constexpr int kBlock = 16;
+  FP4SCOPE_INLINE static void run(const DecodeTask& task, std::int64_t b,
+                                  const std::uint32_t (&code)[16], float (&v)[16]) {
+    const Nvfp4Options& o = task.recipe->nvfp4;
+    const bool uses_amax = o.scale == OuterScale::kTensor || o.scale == OuterScale::kRow ||
+                           (o.scale == OuterScale::kGiven && o.has_amax);
+    const float factor =
+        nvfp4_decode_factor<Lane<1>>(task.scales[b], uses_amax, task.outer.amax,
+                                     static_cast<float>(o.e4m3max), task.outer.encode_scale);
+    for (int i = 0; i < 16; ++i) v[i] = nvfp4_decode<Lane<1>>(code[i], factor);
+  }
+};
+
+template <MinifloatSpec kSpec>
+struct Hif4Decode {
+  static constexpr int kBlock = 64;
+  FP4SCOPE_INLINE static void run(const DecodeTask& task, std::int64_t b,
+                                  const std::uint32_t (&code)[64], float (&v)[64]) {
+    const std::uint8_t* s = task.scales + 4 * b;
+    const std::uint32_t level3 = s[2] | static_cast<std::uint32_t>(s[3]) << 8;
+    float scale[64];  // spread first, so that the loop over elements is one vector loop
+    for (int k = 0; k < 16; ++k) {
+      const float of_four = hif4_decode_scale<Lane<1>>(s[0], s[1], level3, 4 * k);
+      for (int i = 4 * k; i < 4 * k + 4; ++i) scale[i] = of_four;
+    }
+    for (int i = 0; i < 64; ++i) v[i] = hif4_decode<Lane<1>>(kSpec, code[i], scale[i]);
+  }
+};
+
+template <class Decode>
+FP4SCOPE_INLINE void decode_row(const DecodeTask& task) {
+  constexpr int kN = Decode::kBlock;
+  for (std::int64_t b = 0; b * kN < task.cols; ++b) {
+    std::uint32_t code[kN];
+    float v[kN];
+    for (int i = 0; i < kN; ++i) code[i] = task.codes[b * kN + i];
+    Decode::run(task, b, code, v);
+    const std::int64_t valid = std::min<std::int64_t>(kN, task.cols - b * kN);
+    std::memcpy(task.values + b * kN, v, static_cast<std::size_t>(valid) * sizeof(float));
+  }
+}
+using DecodeFn = void (*)(const DecodeTask&);
+template <class Decode>
+void decode_reference(const DecodeTask& task) {
+  decode_row<Decode>(task);
+}
+template <class Decode>
+[[gnu::target(FP4SCOPE_AVX2)]] void decode_avx2(const DecodeTask& task) {
+  decode_row<Decode>(task);
+}
+template <class Decode>
+[[gnu::target(FP4SCOPE_AVX512)]] void decode_avx512(const DecodeTask& task) {
+  decode_row<Decode>(task);
+}
+
+struct DecodeKernel {
+  Family family;
+  MinifloatSpec element;
+  DecodeFn avx512, avx2, reference;
+};
+template <class Decode>
+constexpr DecodeKernel decode_kernel(Family family, MinifloatSpec element) {
+  return {family, element, decode_avx512<Decode>, decode_avx2<Decode>, decode_reference<Decode>};
+}
+constexpr DecodeKernel kDecodeKernels[] = {
+    decode_kernel<MxDecode<kE2M1>>(Family::kMx, kE2M1),
+    decode_kernel<MxDecode<kE2M3>>(Family::kMx, kE2M3),
+    decode_kernel<MxDecode<kE3M2>>(Family::kMx, kE3M2),
+    decode_kernel<MxDecode<kE4M3>>(Family::kMx, kE4M3),
+    decode_kernel<MxDecode<kE5M2>>(Family::kMx, kE5M2),
+    decode_kernel<Nvfp4Decode>(Family::kNvfp4, kE2M1),
+    decode_kernel<Hif4Decode<kE1M2>>(Family::kHif4, kE1M2),
+    decode_kernel<Hif4Decode<kE1M1>>(Family::kHif4, kE1M1),
+    decode_kernel<Hif4Decode<kE1M3>>(Family::kHif4, kE1M3),
+};
+
 struct KernelSet {
   std::string_view name;
   bool (*available)();
   std::string_view missing;  // reason when not available
   RowFn mx, nvfp4, hif4;
+  DecodeFn DecodeKernel::*decode;
 };
-
-// Calls fn.template operator()<Spec>() with the element as a constant, so that decode folds.
-template <class Fn>
-void with_element(const MinifloatSpec& spec, Fn&& fn) {
-  if (spec == kE2M1) return fn.template operator()<kE2M1>();
-  if (spec == kE1M2) return fn.template operator()<kE1M2>();
-  if (spec == kE2M3) return fn.template operator()<kE2M3>();
-  if (spec == kE3M2) return fn.template operator()<kE3M2>();
-  if (spec == kE4M3) return fn.template operator()<kE4M3>();
-  if (spec == kE5M2) return fn.template operator()<kE5M2>();
-  if (spec == kE1M1) return fn.template operator()<kE1M1>();
-  if (spec == kE1M3) return fn.template operator()<kE1M3>();
-  throw Error(ErrorKind::kUnsupported, "no CPU kernel decodes this element type");
-}
 
 std::uint32_t amax_bits_1d(const float* x, std::int64_t n) {
   std::uint32_t amax = 0;
@@ -257,16 +342,21 @@ class CpuBackend final : public Backend {
   void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                   std::span<const OuterScale32> outer, float* values,
                   std::int64_t stride) const override {
-    with_element(recipe.format.element, [&]<MinifloatSpec kSpec>() {
-      for (std::int64_t r = 0; r < tile.rows; ++r) {
-        const OuterScale32 row_outer =
-            outer.empty() ? OuterScale32{} : outer[outer.size() > 1 ? r : 0];
-        const std::uint8_t* codes = tile.codes.data() + r * tile.padded_cols;
-        const std::uint8_t* scales =
-            tile.scales.data() + r * tile.blocks_per_row * recipe.format.scale_bytes;
-        decode_row<kSpec>(recipe, row_outer, codes, scales, tile.cols, values + r * stride);
+    DecodeFn decode = nullptr;
+    for (const DecodeKernel& k : kDecodeKernels) {
+      if (k.family == recipe.family && k.element == recipe.format.element) {
+        decode = k.*kernels_.decode;
       }
-    });
+    }
+    if (decode == nullptr) {
+      throw Error(ErrorKind::kUnsupported, "no CPU kernel decodes " + to_string(recipe));
+    }
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      decode({&recipe, outer.empty() ? OuterScale32{} : outer[outer.size() > 1 ? r : 0],
+              tile.codes.data() + r * tile.padded_cols,
+              tile.scales.data() + r * tile.blocks_per_row * recipe.format.scale_bytes, tile.cols,
+              values + r * stride});
+    }
   }
 
  private:
@@ -279,40 +369,6 @@ class CpuBackend final : public Backend {
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t n = std::min<std::int64_t>(16, tile.cols - 16 * b);
         band[b] = std::max(band[b], amax_bits_1d(x + 16 * b, n));
-      }
-    }
-  }
-
-  template <MinifloatSpec kSpec>
-  static void decode_row(const Recipe& recipe, const OuterScale32& outer, const std::uint8_t* codes,
-                         const std::uint8_t* scales, std::int64_t cols, float* values) {
-    using L = Lane<1>;
-    const int n = recipe.format.block;
-    for (std::int64_t b = 0; b * n < cols; ++b) {
-      const std::uint8_t* code = codes + b * n;
-      float* v = values + b * n;
-      const int valid = static_cast<int>(std::min<std::int64_t>(n, cols - b * n));
-      switch (recipe.family) {
-        case Family::kMx:
-          for (int i = 0; i < valid; ++i) v[i] = mx_decode<L>(kSpec, code[i], scales[b]);
-          break;
-        case Family::kNvfp4: {
-          const Nvfp4Options& o = recipe.nvfp4;
-          const bool uses_amax = o.scale == OuterScale::kTensor || o.scale == OuterScale::kRow ||
-                                 (o.scale == OuterScale::kGiven && o.has_amax);
-          const float factor = nvfp4_decode_factor<L>(
-              scales[b], uses_amax, outer.amax, static_cast<float>(o.e4m3max), outer.encode_scale);
-          for (int i = 0; i < valid; ++i) v[i] = nvfp4_decode<L>(code[i], factor);
-          break;
-        }
-        case Family::kHif4: {
-          const std::uint8_t* s = scales + 4 * b;
-          const std::uint32_t level3 = s[2] | static_cast<std::uint32_t>(s[3]) << 8;
-          for (int i = 0; i < valid; ++i) {
-            v[i] = hif4_decode<L>(kSpec, code[i], hif4_decode_scale<L>(s[0], s[1], level3, i));
-          }
-          break;
-        }
       }
     }
   }
@@ -336,11 +392,11 @@ bool has_avx512() {
 
 constexpr KernelSet kKernelSets[] = {
     {"avx512", has_avx512, "this processor has no AVX-512 (F, BW, DQ, VL, CD)", row_avx512<MxPanel>,
-     row_avx512<Nvfp4Panel>, row_avx512<Hif4Panel>},
+     row_avx512<Nvfp4Panel>, row_avx512<Hif4Panel>, &DecodeKernel::avx512},
     {"avx2", has_avx2, "this processor has no AVX2, FMA and BMI2", row_avx2<MxPanel>,
-     row_avx2<Nvfp4Panel>, row_avx2<Hif4Panel>},
+     row_avx2<Nvfp4Panel>, row_avx2<Hif4Panel>, &DecodeKernel::avx2},
     {"reference", always, "", row_reference<MxPanel>, row_reference<Nvfp4Panel>,
-     row_reference<Hif4Panel>},
+     row_reference<Hif4Panel>, &DecodeKernel::reference},
 };
 
 }  // namespace

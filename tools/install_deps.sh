@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config git
+  g++ cmake ninja-build ccache pkg-config
   libfmt-dev libboost-dev libeigen3-dev nlohmann-json3-dev libcli11-dev doctest-dev
   libtomlplusplus-dev libxxhash-dev librandom123-dev
 )

@@ -30,8 +30,8 @@ grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log" | grep -vE ' Passed |\*\*\*Skipped|Not
   grep -E "^$number: " "$log" | tail -n 60
 done
 
-# Why a test was skipped: its own line, "12: SKIPPED: reason".
-grep -E '^[0-9]+: .*SKIPPED: ' "$log" | sort -u | while IFS= read -r line; do
+# Why a test was skipped: its own line, "12: SKIPPED: reason"; the first one if there are several.
+grep -E '^[0-9]+: *SKIPPED: ' "$log" | awk '!seen[$1]++' | while IFS= read -r line; do
   number=${line%%:*}
   name=$(grep -E "Test +#$number: " "$log" | head -n 1 | sed -E 's/^.*Test +#[0-9]+: ([^ ]+).*/\1/')
   echo "skipped $name: ${line#*SKIPPED: }"

@@ -24,11 +24,14 @@ float magnitude(float v) {
 double magnitude(double v) {
   return bit_cast<double>(bit_cast<std::uint64_t>(v) & 0x7fffffffffffffffull);
 }
-int exponent_of(float v) {
-  return std::max(1, static_cast<int>(magnitude_bits(v) >> 23)) - 127;
-}
+// floor(log2(v)) of a positive finite value, from its bits.
 int exponent_of(double v) {
-  return std::max(1, static_cast<int>(bit_cast<std::uint64_t>(v) >> 52 & 0x7ff)) - 1023;
+  int offset = 1023;
+  if (v < 0x1p-1022) {
+    v *= 0x1p54;
+    offset += 54;
+  }
+  return static_cast<int>(bit_cast<std::uint64_t>(v) >> 52) - offset;
 }
 
 // Where an unbounded grid would round above the largest code: |element value| beyond `limit`, or
@@ -48,12 +51,6 @@ SaturationLimit saturation_limit(const MinifloatSpec& element, Rounding ties) {
   return {top, value, value + step / 2, tie_goes_up};
 }
 
-// Sums of one block in T. Plain additions in element order.
-template <class T>
-struct BlockSums {
-  T squared_error{}, absolute_error{}, error{}, signal{}, value{}, product{};
-};
-
 struct Context {
   const TileResult& result;
   Tallies& tallies;
@@ -62,97 +59,158 @@ struct Context {
   std::uint32_t magnitude_mask;
   int scale_bytes;
   std::uint32_t scale_top;  // largest finite scale code
+  // Code counts of the tile in two halves, so that equal neighbours do not wait for each other.
+  std::array<std::array<std::uint32_t, 256>, 2> codes{};
 };
 
-// X: float or double source. T: type of the sums.
-template <class X, class T>
-ErrorSums sum_block(const X* x, const float* v, int n) {
-  BlockSums<T> s;
-  for (int i = 0; i < n; ++i) {
-    if (!is_finite(x[i]) || !is_finite(v[i])) continue;
-    const X d = static_cast<X>(v[i]) - x[i];
-    const T dt = d, xt = x[i], vt = v[i];
-    s.squared_error += dt * dt;
-    s.absolute_error += magnitude(dt);
-    s.error += dt;
-    s.signal += xt * xt;
-    s.value += vt * vt;
-    s.product += vt * xt;
+// X: float or double source.
+template <class X>
+struct Block {
+  const X* x;
+  const float* v;
+  const std::uint8_t* codes;
+  int n;
+  bool scale_is_zero;
+};
+
+// What is counted in one block. `finite` elements have a finite input, `counted` ones a finite
+// decoded value too.
+template <class X>
+struct BlockCounts {
+  int finite = 0, counted = 0, zeros = 0, inexact = 0;
+  int underflow = 0, underflow_code = 0, saturated = 0;
+  X amax{}, max_error{};
+};
+
+// |x| >= limit * scale, the scale being |v| / value: as cross products, which are exact for
+// binary32 sources because limit and value have few bits.
+template <class X>
+bool is_saturated(const SaturationLimit& s, X x, float v) {
+  const double lhs = static_cast<double>(magnitude(x)) * s.value;
+  const double rhs = static_cast<double>(magnitude(v)) * s.limit;
+  return lhs > rhs || (s.inclusive && lhs == rhs);
+}
+
+// Loops without branches for the usual case that everything is finite.
+template <class X>
+BlockCounts<X> count_finite_block(const Context& c, const Block<X>& block) {
+  BlockCounts<X> r;
+  r.finite = r.counted = block.n;
+  for (int i = 0; i < block.n; ++i) {
+    const X x = block.x[i], v = static_cast<X>(block.v[i]);
+    r.zeros += x == X{};
+    r.inexact += v != x;
+    r.underflow += (x != X{}) & (v == X{});
+    r.amax = std::max(r.amax, magnitude(x));
+    r.max_error = std::max(r.max_error, magnitude(v - x));
   }
-  return {s.squared_error, s.absolute_error, s.error, s.signal, s.value, s.product, 0};
+  for (int i = 0; i < block.n; ++i) {
+    const std::uint32_t code = block.codes[i] & c.magnitude_mask;
+    r.underflow_code += (block.x[i] != X{}) & (block.v[i] == 0.0f) & (code == 0);
+  }
+  for (int i = 0; i < block.n; ++i) {
+    if ((block.codes[i] & c.magnitude_mask) != c.saturation.code || block.v[i] == 0.0f) continue;
+    r.saturated += is_saturated(c.saturation, block.x[i], block.v[i]);
+  }
+  return r;
 }
 
 template <class X>
-void count_errors(const X* x, const float* v, int n, Tallies& t) {
-  for (int i = 0; i < n; ++i) {
-    if (!is_finite(x[i]) || !is_finite(v[i])) continue;
-    const float d = magnitude(static_cast<float>(static_cast<X>(v[i]) - x[i]));
-    ++t.absolute_error_bins[magnitude_bits(d) >> kErrorBinShift];
-    if (x[i] == X{}) continue;
-    const float relative =
-        static_cast<float>(magnitude(static_cast<X>(v[i]) - x[i]) / magnitude(x[i]));
+BlockCounts<X> count_any_block(const Context& c, const Block<X>& block) {
+  BlockCounts<X> r;
+  for (int i = 0; i < block.n; ++i) {
+    const X x = block.x[i];
+    if (!is_finite(x)) continue;
+    ++r.finite;
+    r.zeros += x == X{};
+    r.amax = std::max(r.amax, magnitude(x));
+    const X v = static_cast<X>(block.v[i]);
+    if (!is_finite(v)) continue;
+    ++r.counted;
+    r.inexact += v != x;
+    r.max_error = std::max(r.max_error, magnitude(v - x));
+    const std::uint32_t code = block.codes[i] & c.magnitude_mask;
+    if (x != X{} && v == X{}) {
+      ++r.underflow;
+      r.underflow_code += code == 0;
+    } else if (code == c.saturation.code && v != X{}) {
+      r.saturated += is_saturated(c.saturation, x, block.v[i]);
+    }
+  }
+  return r;
+}
+
+// Sums of one block in T: plain additions in element order.
+template <class T, class X>
+ErrorSums sum_block(const Block<X>& block, bool all_counted) {
+  T squared_error{}, absolute_error{}, error{}, signal{}, value{}, product{};
+  for (int i = 0; i < block.n; ++i) {
+    const X x = block.x[i];
+    const float v = block.v[i];
+    if (!all_counted && (!is_finite(x) || !is_finite(v))) continue;
+    const X d = static_cast<X>(v) - x;
+    const T dt = d, xt = x, vt = v;
+    squared_error += dt * dt;
+    absolute_error += magnitude(dt);
+    error += dt;
+    signal += xt * xt;
+    value += vt * vt;
+    product += vt * xt;
+  }
+  return {squared_error, absolute_error, error, signal, value, product, 0};
+}
+
+// Crest factor: a property of x alone, over the block's finite elements.
+template <class T, class X>
+double crest_factor(const Block<X>& block, X amax, int finite) {
+  T energy{};
+  for (int i = 0; i < block.n; ++i) {
+    if (is_finite(block.x[i])) energy += static_cast<T>(block.x[i]) * static_cast<T>(block.x[i]);
+  }
+  return static_cast<double>(amax) / std::sqrt(static_cast<double>(energy) / finite);
+}
+
+template <class X>
+void count_errors(const Block<X>& block, Tallies& t) {
+  for (int i = 0; i < block.n; ++i) {
+    const X x = block.x[i], v = static_cast<X>(block.v[i]);
+    if (!is_finite(x) || !is_finite(v)) continue;
+    const X d = magnitude(v - x);
+    ++t.absolute_error_bins[magnitude_bits(static_cast<float>(d)) >> kErrorBinShift];
+    if (x == X{}) continue;
+    const auto relative = static_cast<float>(d / magnitude(x));
     ++t.relative_error_bins[magnitude_bits(relative) >> kErrorBinShift];
   }
 }
 
-struct CellCounts {
-  std::int64_t elements = 0, underflow = 0, saturated = 0;
-};
-
-template <class X>
-X count_block(const Context& c, const X* x, const float* v, const std::uint8_t* codes,
-              bool scale_is_zero, int n, CellCounts& cell) {
+// Scale bytes of one block: histogram, limits, HiF4 level bits.
+void count_scales(const Context& c, const std::uint8_t* scale, bool is_nonzero, bool is_zero_scale,
+                  int n) {
   Counts& counts = c.tallies.counts;
-  X amax{};
-  counts.elements += n;
-  for (int i = 0; i < n; ++i) {
-    ++c.tallies.codes[codes[i]];
-    if (!is_finite(x[i])) {
-      ++counts.nonfinite_in;
-      continue;
-    }
-    const X mag = magnitude(x[i]);
-    amax = std::max(amax, mag);
-    if (mag == X{}) {
-      ++counts.zeros;
-    } else {
-      ++counts.nonzero;
-    }
-    if (!is_finite(v[i])) {
-      ++counts.nonfinite_out;
-      continue;
-    }
-    ++counts.counted;
-    ++cell.elements;
-    if (static_cast<X>(v[i]) != x[i]) ++counts.inexact;
-    const std::uint32_t code = codes[i] & c.magnitude_mask;
-    if (mag != X{} && v[i] == 0.0f) {
-      ++cell.underflow;
-      if (code == 0 && !scale_is_zero) {
-        ++counts.underflow_code;
-      } else {
-        ++counts.underflow_scale;
-      }
-    } else if (code == c.saturation.code && v[i] != 0.0f) {
-      // |x| >= limit * scale, the scale being |v| / value: as cross products, which are exact for
-      // binary32 sources because limit and value have few bits.
-      const double lhs = static_cast<double>(mag) * c.saturation.value;
-      const double rhs = static_cast<double>(magnitude(v[i])) * c.saturation.limit;
-      if (lhs > rhs || (c.saturation.inclusive && lhs == rhs)) {
-        ++counts.saturated;
-        ++cell.saturated;
-      }
-    }
+  const Family family = c.result.recipe.family;
+  ++c.tallies.scales[scale[0]];
+  if (is_nonzero) {
+    counts.lost_blocks += is_zero_scale;
+    counts.scale_min += scale[0] == 0;
   }
-  return amax;
+  counts.scale_nan += scale[0] == 0xff || (family == Family::kNvfp4 && scale[0] == 0x7f);
+  counts.scale_max += scale[0] == c.scale_top;
+  if (family != Family::kHif4) return;
+  for (int j = 0; 8 * j < n; ++j) {
+    ++counts.level2_bits;
+    counts.level2_set += scale[1] >> j & 1;
+  }
+  for (int k = 0; 4 * k < n; ++k) {
+    ++counts.level3_bits;
+    counts.level3_set += scale[2 + k / 8] >> (k % 8) & 1;
+  }
 }
 
 template <class X>
 void accumulate_blocks(Context& c, const X* x_tile) {
   const TileResult& r = c.result;
   const QuantizedTile& q = r.quantized;
-  const int block = r.recipe.format.block;
-  const Family family = r.recipe.family;
+  const int width = r.recipe.format.block;
   Counts& counts = c.tallies.counts;
   const std::int64_t total = q.rows * q.blocks_per_row;
 
@@ -171,73 +229,74 @@ void accumulate_blocks(Context& c, const X* x_tile) {
     c.tile.first_cell = first * r.grid.grid_cols;
     c.tile.cell_error.assign(static_cast<std::size_t>((last - first + 1) * r.grid.grid_cols), 0.0);
   }
+  std::int64_t row = 0, b = 0;
   for (std::int64_t index = 0; index < total; ++index) {
-    const std::int64_t row = index / q.blocks_per_row, b = index % q.blocks_per_row;
-    const int n = static_cast<int>(std::min<std::int64_t>(block, q.cols - b * block));
-    const X* x = x_tile + row * r.tile.stride + b * block;
-    const float* v = r.values + row * r.tile.stride + b * block;
-    const std::uint8_t* codes = q.codes.data() + row * q.padded_cols + b * block;
     const std::uint8_t* scale = q.scales.data() + index * c.scale_bytes;
-    const bool scale_is_zero = family == Family::kNvfp4 && (scale[0] & 0x7f) == 0;
-    const bool scale_is_nan = scale[0] == 0xff || (family == Family::kNvfp4 && scale[0] == 0x7f);
+    const Block<X> block{x_tile + row * r.tile.stride + b * width,
+                         r.values + row * r.tile.stride + b * width,
+                         q.codes.data() + row * q.padded_cols + b * width,
+                         static_cast<int>(std::min<std::int64_t>(width, q.cols - b * width)),
+                         r.recipe.family == Family::kNvfp4 && (scale[0] & 0x7f) == 0};
+    int finite = 1;
+    for (int i = 0; i < block.n; ++i) finite &= is_finite(block.x[i]) & is_finite(block.v[i]);
+    const BlockCounts<X> k = finite != 0 ? count_finite_block(c, block) : count_any_block(c, block);
+    const bool is_nonzero = k.amax != X{};
 
-    CellCounts cell;
-    const X amax = count_block(c, x, v, codes, scale_is_zero, n, cell);
+    counts.elements += block.n;
+    counts.counted += k.counted;
+    counts.zeros += k.zeros;
+    counts.nonzero += k.finite - k.zeros;
+    counts.nonfinite_in += block.n - k.finite;
+    counts.nonfinite_out += k.finite - k.counted;
+    counts.inexact += k.inexact;
+    const int live_underflow = block.scale_is_zero ? 0 : k.underflow_code;
+    counts.underflow_code += live_underflow;
+    counts.underflow_scale += k.underflow - live_underflow;
+    counts.saturated += k.saturated;
     ++counts.blocks;
-    ++c.tallies.scales[scale[0]];
-    if (amax == X{}) {
-      ++counts.zero_blocks;
-    } else {
-      ++c.tallies.amax_exponents[static_cast<std::size_t>(exponent_of(amax) + kExponentOffset)];
-      if (scale_is_zero) ++counts.lost_blocks;
-      if (scale[0] == 0) ++counts.scale_min;
-    }
-    if (scale_is_nan) ++counts.scale_nan;
-    if (scale[0] == c.scale_top) ++counts.scale_max;
-    if (family == Family::kHif4) {
-      for (int j = 0; 8 * j < n; ++j) {
-        ++counts.level2_bits;
-        counts.level2_set += scale[1] >> j & 1;
-      }
-      for (int k = 0; 4 * k < n; ++k) {
-        ++counts.level3_bits;
-        counts.level3_set += scale[2 + k / 8] >> (k % 8) & 1;
-      }
-    }
+    counts.zero_blocks += k.zeros == block.n;
+    counts.nonzero_blocks += is_nonzero;
+    for (int i = 0; i < block.n; ++i) ++c.codes[static_cast<std::size_t>(i & 1)][block.codes[i]];
+    count_scales(c, scale, is_nonzero, block.scale_is_zero, block.n);
 
-    const bool wide = amax != X{} && (amax < X(0x1p-40) || amax > X(0x1p40));
-    ErrorSums sums = sizeof(X) == sizeof(double) || wide ? sum_block<X, double>(x, v, n)
-                                                         : sum_block<X, X>(x, v, n);
-    if (amax != X{} && sums.signal > 0) {
-      sums.crest = static_cast<double>(amax) / std::sqrt(sums.signal / n);
+    const bool wide =
+        sizeof(X) == sizeof(double) || (is_nonzero && (k.amax < X(0x1p-40) || k.amax > X(0x1p40)));
+    ErrorSums sums =
+        wide ? sum_block<double>(block, finite != 0) : sum_block<X>(block, finite != 0);
+    if (is_nonzero) {
+      ++c.tallies.amax_exponents[static_cast<std::size_t>(exponent_of(k.amax) + kExponentOffset)];
+      sums.crest = wide ? crest_factor<double>(block, k.amax, k.finite)
+                        : crest_factor<X>(block, k.amax, k.finite);
       c.tile.crest_max = std::max(c.tile.crest_max, sums.crest);
     }
-    c.tile.amax = std::max(c.tile.amax, static_cast<double>(amax));
+    c.tile.amax = std::max(c.tile.amax, static_cast<double>(k.amax));
+    c.tile.max_abs_err = std::max(c.tile.max_abs_err, static_cast<double>(k.max_error));
     const int in_strip = static_cast<int>(index % kStripBlocks);
     lanes[static_cast<std::size_t>(in_strip % kStripLanes)].add(sums);
     if (in_strip == kStripBlocks - 1 || index == total - 1) fold();
-
-    for (int i = 0; i < n; ++i) {
-      if (!is_finite(x[i]) || !is_finite(v[i])) continue;
-      c.tile.max_abs_err =
-          std::max(c.tile.max_abs_err, static_cast<double>(magnitude(static_cast<X>(v[i]) - x[i])));
-    }
     const std::int64_t strip = index / kStripBlocks;
-    if (r.full_percentiles || strip % kSampleStrips == 0) count_errors(x, v, n, c.tallies);
+    if (r.full_percentiles || strip % kSampleStrips == 0) count_errors(block, c.tallies);
 
     if (r.grid.enabled()) {
       const std::int64_t cell_index =
           (r.first_row + row) / r.grid.rows_per_cell * r.grid.grid_cols +
           (r.first_block + b) / r.grid.blocks_per_cell;
       const auto at = static_cast<std::size_t>(cell_index);
-      c.tallies.map_elements[at] += cell.elements;
-      c.tallies.map_underflow[at] += cell.underflow;
-      c.tallies.map_saturated[at] += cell.saturated;
+      c.tallies.map_elements[at] += k.finite;
+      c.tallies.map_underflow[at] += k.underflow;
+      c.tallies.map_saturated[at] += k.saturated;
       c.tallies.map_scale_sum[at] += scale[0];
       ++c.tallies.map_blocks[at];
       c.tile.cell_error[static_cast<std::size_t>(cell_index - c.tile.first_cell)] +=
           sums.squared_error;
     }
+    if (++b == q.blocks_per_row) {
+      b = 0;
+      ++row;
+    }
+  }
+  for (const auto& half : c.codes) {
+    for (std::size_t code = 0; code < half.size(); ++code) c.tallies.codes[code] += half[code];
   }
 }
 
@@ -274,6 +333,7 @@ void Counts::add(const Counts& o) {
   saturated += o.saturated;
   blocks += o.blocks;
   zero_blocks += o.zero_blocks;
+  nonzero_blocks += o.nonzero_blocks;
   lost_blocks += o.lost_blocks;
   scale_min += o.scale_min;
   scale_max += o.scale_max;
@@ -351,7 +411,8 @@ void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums) {
                   saturation_limit(recipe.format.element, ties),
                   recipe.format.element.magnitude_mask(),
                   recipe.format.scale_bytes,
-                  recipe.family == Family::kNvfp4 ? 0x7eu : 0xfeu};
+                  recipe.family == Family::kNvfp4 ? 0x7eu : 0xfeu,
+                  {}};
   if (result.tile.f64 != nullptr) {
     accumulate_blocks(context, result.tile.f64);
   } else {

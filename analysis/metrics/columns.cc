@@ -139,7 +139,7 @@ const Figure kFigures[] = {
       "mean of block amax over block rms, over nonzero blocks"},
      [](const Totals& t) {
        const Counts& c = t.tallies.counts;
-       return ratio(t.sums.crest, static_cast<double>(c.blocks - c.zero_blocks));
+       return ratio(t.sums.crest, static_cast<double>(c.nonzero_blocks));
      }},
     {{"crest_max", "", FigureKind::kFigure, "largest block amax over block rms"},
      [](const Totals& t) -> Value { return t.crest_max == 0 ? Value() : Value(t.crest_max); }},

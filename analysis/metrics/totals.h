@@ -32,7 +32,7 @@ struct ErrorSums {
   double signal = 0;          // x*x
   double value = 0;           // v*v
   double product = 0;         // v*x
-  double crest = 0;           // block amax / block rms, over nonzero blocks
+  double crest = 0;           // block amax / block rms (of finite x), over nonzero blocks
   void add(const ErrorSums& o);
 };
 
@@ -48,11 +48,12 @@ struct Counts {
   std::int64_t underflow_scale = 0;  // x != 0, decoded 0 because the scale is zero
   std::int64_t saturated = 0;        // an unbounded grid would have rounded above the largest code
   std::int64_t blocks = 0;
-  std::int64_t zero_blocks = 0;  // amax 0
-  std::int64_t lost_blocks = 0;  // amax not 0, scale 0: every element decodes to 0
-  std::int64_t scale_min = 0;    // nonzero blocks whose scale code is the smallest (0)
-  std::int64_t scale_max = 0;    // blocks whose scale code is the largest finite one
-  std::int64_t scale_nan = 0;    // blocks whose scale is NaN
+  std::int64_t zero_blocks = 0;     // every element is +0 or -0
+  std::int64_t nonzero_blocks = 0;  // at least one finite nonzero element
+  std::int64_t lost_blocks = 0;     // nonzero block, scale 0: every element decodes to 0
+  std::int64_t scale_min = 0;       // nonzero blocks whose scale code is the smallest (0)
+  std::int64_t scale_max = 0;       // blocks whose scale code is the largest finite one
+  std::int64_t scale_nan = 0;       // blocks whose scale is NaN
   std::int64_t level2_bits = 0, level2_set = 0;  // HiF4, sub-groups with at least one element
   std::int64_t level3_bits = 0, level3_set = 0;
   void add(const Counts& o);

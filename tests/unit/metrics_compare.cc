@@ -77,8 +77,10 @@ void compare_percentiles(const std::vector<std::pair<double, Value>>& got,
         out.push_back(name + ": got " + text_of(value) + ", want null");
       continue;
     }
-    const double rank = std::ceil(percent / 100 * static_cast<double>(sorted.size()));
-    const double exact = sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+    // Nearest rank ceil(N * percent / 100) in integers: percents have at most one decimal.
+    const auto count = static_cast<std::int64_t>(sorted.size());
+    const std::int64_t rank = (count * std::llround(percent * 10) + 999) / 1000;
+    const double exact = sorted[static_cast<std::size_t>(std::max<std::int64_t>(rank, 1)) - 1];
     const double* edge = std::get_if<double>(&value);
     if (edge == nullptr || !in_bin(*edge, exact))
       out.push_back(name + ": got " + text_of(value) + ", want the bin of " + text_of(exact));

@@ -84,25 +84,27 @@ double minifloat_magnitude(int code, int fraction_bits, int bias, bool subnormal
   return std::ldexp(1 + fraction, field - bias);
 }
 
-// Midpoint of the largest element value and the next value of an unbounded grid
-// (spec/scalars.md section 1).
-double saturation_limit(const MinifloatSpec& e) {
-  struct Limit {
-    MinifloatSpec spec;
-    double limit;
-  };
+// Midpoint of the largest element value and the next value of an unbounded grid (spec/scalars.md
+// section 1), and whether nearest rounding takes the midpoint itself to the missing value: the even
+// neighbour is the missing one everywhere but in E4M3, and HiF4 rounds ties up.
+struct Limit {
+  MinifloatSpec spec;
+  double midpoint;
+  bool inclusive;
+};
+Limit saturation_limit(const MinifloatSpec& e) {
   static constexpr Limit kLimits[] = {
-      {kE2M1, 7},       // 6, 8
-      {kE2M3, 7.75},    // 7.5, 8
-      {kE3M2, 30},      // 28, 32
-      {kE4M3, 464},     // 448, 480
-      {kE5M2, 61440},   // 57344, 65536
-      {kE1M2, 1.875},   // 1.75, 2
-      {kE1M1, 1.75},    // 1.5, 2
-      {kE1M3, 1.9375},  // 1.875, 2
+      {kE2M1, 7, true},       // 6, 8
+      {kE2M3, 7.75, true},    // 7.5, 8
+      {kE3M2, 30, true},      // 28, 32
+      {kE4M3, 464, false},    // 448, 480: spec/scalars.md section 3
+      {kE5M2, 61440, true},   // 57344, 65536
+      {kE1M2, 1.875, true},   // 1.75, 2
+      {kE1M1, 1.75, true},    // 1.5, 2
+      {kE1M3, 1.9375, true},  // 1.875, 2
   };
   for (const Limit& l : kLimits) {
-    if (l.spec == e) return l.limit;
+    if (l.spec == e) return l;
   }
   throw std::logic_error("no saturation limit for this element");
 }
@@ -314,7 +316,7 @@ Expected brute_force(const Recipe& recipe, const TestTensor& t, const Backend& b
     e.counts[key] = 0;
   }
   auto& n = e.counts;
-  const double limit = saturation_limit(recipe.format.element);
+  const Limit limit = saturation_limit(recipe.format.element);
   const MinifloatSpec spec = recipe.format.element;
   const int magnitude_mask = (1 << (spec.exponent_bits + spec.mantissa_bits)) - 1;
 
@@ -379,13 +381,18 @@ Expected brute_force(const Recipe& recipe, const TestTensor& t, const Backend& b
             scale = unit;
             slack = 0x1p-20;  // `unit` carries a rounding or two of binary32
           }
-          if (s.zero) {
-            if (x != 0) ++e.saturated_open;
-          } else if (scale > 0 && std::fabs(x) >= limit * scale * (1 + slack)) {
-            ++n["saturated"];
-            e.saturated_at[i] = 1;
-          } else if (scale > 0 && std::fabs(x) > limit * scale * (1 - slack)) {
-            ++e.saturated_open;
+          // Saturated: clamped to the largest code, not just rounded to it. A block whose scale is
+          // zero is lost, which is underflow.
+          const int code = q.codes[static_cast<std::size_t>(r * q.padded_cols + c)];
+          const double bound = limit.midpoint * scale;
+          if ((code & magnitude_mask) == static_cast<int>(spec.max_finite_code()) && !s.zero) {
+            if (std::fabs(x) > bound * (1 + slack) ||
+                (slack == 0 && limit.inclusive && std::fabs(x) == bound)) {
+              ++n["saturated"];
+              e.saturated_at[i] = 1;
+            } else if (slack > 0 && std::fabs(x) >= bound * (1 - slack)) {
+              ++e.saturated_open;
+            }
           }
           ++e.counted;
           if (value != x) ++e.inexact;

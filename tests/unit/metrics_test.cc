@@ -153,6 +153,7 @@ void check_tensors(const std::vector<TestTensor>& tensors, bool full) {
   // The comparison means something only when the counted things occur.
   CHECK(saturated > 1000);
   CHECK(underflow > 1000);
+  CHECK(open < 10);
   std::printf("%zu rows, %lld underflows, %lld saturated, %lld left open\n", report.results.size(),
               static_cast<long long>(underflow), static_cast<long long>(saturated),
               static_cast<long long>(open));
@@ -167,7 +168,11 @@ TEST_CASE("every figure of a row follows from x and the decoded values: NaN and 
 }
 
 TEST_CASE("percentiles of all elements are those of the whole tensor") {
-  check_tensors(finite_tensors(), true);
+  std::vector<TestTensor> tensors = finite_tensors();
+  tensors.erase(tensors.begin() + 1, tensors.end() - 3);
+  // More than one strip of 64 blocks even for HiF4, so that a sample would differ.
+  tensors.push_back(bell_tensor("several strips", DType::kF32, {36, 512}, 12));
+  check_tensors(tensors, true);
 }
 
 TEST_CASE("the report says which elements the percentiles come from") {
@@ -177,7 +182,7 @@ TEST_CASE("the report says which elements the percentiles come from") {
   const Report sampled = run(dir, tensors, options, {"nvfp4"});
   options.full_percentiles = true;
   const Report full = run(dir, tensors, options, {"nvfp4"});
-  CHECK(sampled.results[0].percentiles.sample == "every 16th strip of 64 blocks");
+  CHECK(sampled.results[0].percentiles.sample.find("every 16th strip of 64 blocks") == 0);
   CHECK(full.results[0].percentiles.sample == "all elements");
   CHECK(sampled.results[0].figures == full.results[0].figures);
 }
@@ -196,9 +201,8 @@ TEST_CASE("FP64 is cast directly by MX beyond the binary32 range, and its errors
   const Report report = run(dir, tensors, {}, {"mxfp4:contract=ocp-floor-rne"});
   REQUIRE(report.results.size() == 2);
   for (const Row& row : report.results) {
-    const Expected want =
-        test::brute_force(parse_recipe(row.recipe), test::tensor_named(tensors, row.tensor),
-                          oracle_backend());
+    const Expected want = test::brute_force(
+        parse_recipe(row.recipe), test::tensor_named(tensors, row.tensor), oracle_backend());
     const auto lines = test::differences(row, want);
     CHECK_MESSAGE(lines.empty(), row.tensor, test::join(lines));
   }
