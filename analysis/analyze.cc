@@ -276,9 +276,9 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     row.notes = job.recipe->notes;
     const std::int64_t block = job.recipe->format.block;
     if (cols % block != 0 && job.recipe->source_refuses_ragged) {
-      row.notes.push_back("the source of contract " + job.recipe->contract +
-                          " refuses this shape (" + std::to_string(cols) + " is no multiple of " +
-                          std::to_string(block) + "); quantized with ragged=pad");
+      row.notes.push_back("the source refuses this shape (contract " + job.recipe->contract + ": " +
+                          std::to_string(cols) + " is no multiple of " + std::to_string(block) +
+                          "); quantized with ragged=pad");
     }
     fill_row(row, job.totals);
     row.maps = make_maps(job);

@@ -266,7 +266,7 @@ TEST_CASE("the bytes of a file do not depend on the number of threads or on the 
   const TempDir dir;
   // More than one tile along the rows, along both directions, and along one long row.
   const Shape shapes[] = {{8300, 130}, {70, 20001}, {1, 1100003}};
-  for (const char* text : {"mxfp4", "nvfp4:scale=row", "nvfp4:block=2d", "hif4"}) {
+  for (const char* text : {"nvfp4:scale=row", "nvfp4:block=2d", "hif4"}) {
     for (const Shape& shape : shapes) {
       CAPTURE(std::string(text));
       CAPTURE(shape_json(shape));
