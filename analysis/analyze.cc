@@ -2,7 +2,6 @@
 // every recipe on every tile. Tiles run in parallel; what depends on order is merged in tile order.
 #include "analysis/analyze.h"
 
-#include <omp.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -40,70 +39,10 @@ struct TensorRun {
   bool stopped() const { return options.stop != nullptr && options.stop->load(); }
 };
 
-// Calls body(tile index, thread) for every tile, in parallel. The failure of the lowest tile is
-// rethrown after the region: an exception must not leave it.
-template <class Body>
-void for_each_tile(const TensorRun& run, std::int64_t tiles, Body&& body) {
-  std::int64_t failed = std::numeric_limits<std::int64_t>::max();
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(run.threads)
-  for (std::int64_t i = 0; i < tiles; ++i) {
-    if (run.stopped()) continue;
-    try {
-      body(i, omp_get_thread_num());
-    } catch (...) {
-#pragma omp critical(fp4scope_tile_failure)
-      if (i < failed) {
-        failed = i;
-        failure = std::current_exception();
-      }
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
-// Pass 1: integer maxima, exact and free of order. Row maxima only when asked for.
-struct AmaxResult {
-  std::uint32_t tensor = 0;
-  std::vector<std::uint32_t> rows;
-};
-AmaxResult measure_amax(const TensorRun& run, bool per_row) {
-  const auto grid = tile_grid(run.tensor.rows(), run.tensor.cols(), false);
-  AmaxResult result;
-  if (per_row) result.rows.resize(static_cast<std::size_t>(run.tensor.rows()));
-  std::vector<TileBuffer> buffers(static_cast<std::size_t>(run.threads));
-  for_each_tile(run, static_cast<std::int64_t>(grid.size()), [&](std::int64_t i, int thread) {
-    TileBuffer& buffer = buffers[static_cast<std::size_t>(thread)];
-    const TileSpan& span = grid[static_cast<std::size_t>(i)];
-    buffer.read(run.source, run.tensor, span);
-    std::vector<std::uint32_t> maxima;
-    for (std::int64_t r = 0; r < span.rows; ++r) {
-      maxima.push_back(amax_bits(buffer.tile.f32 + r * buffer.tile.stride, span.cols));
-    }
-#pragma omp critical(fp4scope_amax)
-    for (std::int64_t r = 0; r < span.rows; ++r) {
-      const std::uint32_t amax = maxima[static_cast<std::size_t>(r)];
-      result.tensor = std::max(result.tensor, amax);
-      if (per_row) {
-        std::uint32_t& row = result.rows[static_cast<std::size_t>(span.row + r)];
-        row = std::max(row, amax);
-      }
-    }
-  });
-  return result;
-}
-
-bool is_row_scaled(const Recipe& recipe) {
-  return recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow;
-}
-
 void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, const TileSpan& span,
                      std::int64_t index, QuantizedTile& quantized, std::vector<float>& values,
                      Tallies& tallies) {
-  const std::span<const OuterScale32> all(job.outer);
-  const auto outer = is_row_scaled(*job.recipe) ? all.subspan(static_cast<std::size_t>(span.row),
-                                                              static_cast<std::size_t>(span.rows))
-                                                : all;
+  const auto outer = outer_of_tile(job.outer, *job.recipe, span);
   try {
     job.backend->quantize(*job.recipe, buffer.tile, outer, quantized);
   } catch (const Error& e) {
@@ -139,7 +78,7 @@ void run_grid(const TensorRun& run, bool two_dimensional, const std::vector<Job*
   std::vector<Worker> workers(static_cast<std::size_t>(run.threads));
   for (Worker& w : workers) w.tallies.resize(jobs.size());
 
-  for_each_tile(run, static_cast<std::int64_t>(grid.size()), [&](std::int64_t i, int thread) {
+  const auto body = [&](std::int64_t i, int thread) {
     Worker& w = workers[static_cast<std::size_t>(thread)];
     const TileSpan& span = grid[static_cast<std::size_t>(i)];
     if (hashes != nullptr) {
@@ -153,7 +92,8 @@ void run_grid(const TensorRun& run, bool two_dimensional, const std::vector<Job*
     }
 #pragma omp critical(fp4scope_progress)
     run.advance(span.elements());
-  });
+  };
+  for_each_tile(static_cast<std::int64_t>(grid.size()), run.threads, run.options.stop, body);
 
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     Job& job = *jobs[j];
@@ -233,19 +173,13 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
   bool needs_amax = false, needs_rows = false;
   for (const Job& job : jobs) {
     needs_amax |= job.recipe->needs_amax();
-    needs_rows |= is_row_scaled(*job.recipe);
+    needs_rows |= job.recipe->scales_rows();
   }
   AmaxResult amax;
-  if (needs_amax) amax = measure_amax(run, needs_rows);
-  for (Job& job : jobs) {
-    if (is_row_scaled(*job.recipe)) {
-      for (const std::uint32_t bits : amax.rows) {
-        job.outer.push_back(job.backend->outer_scale(*job.recipe, bits));
-      }
-    } else {
-      job.outer.push_back(job.backend->outer_scale(*job.recipe, amax.tensor));
-    }
+  if (needs_amax) {
+    amax = measure_amax(run.source, tensor, needs_rows, run.threads, options.stop);
   }
+  for (Job& job : jobs) job.outer = outer_scales(*job.backend, *job.recipe, amax);
 
   std::vector<Job*> flat, banded;
   for (Job& job : jobs) (job.recipe->is_2d() ? banded : flat).push_back(&job);
@@ -384,10 +318,28 @@ struct OpenFile {
   }
 };
 
+// A directory stands for its files, so that a bad one does not hide the others.
+std::vector<Operand> expand_operands(const std::vector<std::string>& texts, Report& report) {
+  std::vector<Operand> operands;
+  for (const std::string& text : texts) {
+    const Operand operand = split_operand(text);
+    try {
+      if (operand.tensor.empty()) {
+        for (const std::string& f : container_files(operand.file)) operands.push_back({f, ""});
+      } else {
+        operands.push_back(operand);
+      }
+    } catch (const Error& e) {
+      report.errors.push_back({operand.file, operand.tensor, e.what(), e.exit_code()});
+    }
+  }
+  return operands;
+}
+
 // Opens an operand and picks its tensors; what cannot be used is recorded.
-std::optional<OpenFile> open_operand(const std::string& text, const AnalyzeOptions& options,
+std::optional<OpenFile> open_operand(const Operand& operand, const AnalyzeOptions& options,
+                                     const std::function<bool(const std::string&)>& accepts,
                                      Report& report) {
-  const Operand operand = split_operand(text);
   OpenFile file;
   try {
     file.source = open_source(operand.file, {options.dtype_hint});
@@ -401,7 +353,7 @@ std::optional<OpenFile> open_operand(const std::string& text, const AnalyzeOptio
   bool found = false;
   for (const TensorInfo& tensor : file.get().tensors()) {
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
-    if (!options.filter.accepts(tensor.name)) continue;
+    if (!accepts(tensor.name)) continue;
     found = true;
     if (!is_real(tensor.dtype)) {
       const ErrorRecord record{tensor.file, tensor.name,
@@ -428,7 +380,7 @@ std::optional<OpenFile> open_operand(const std::string& text, const AnalyzeOptio
 }  // namespace
 
 Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options) {
-  options.filter.check();
+  const auto accepts = options.filter.compile();
   if (options.recipes.empty()) throw Error(ErrorKind::kUsage, "analyze needs at least one recipe");
   std::vector<const Backend*> backends;
   for (const Recipe& recipe : options.recipes) {
@@ -436,7 +388,7 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
   }
   Aggregator aggregator(options);
   Report report;
-  report.threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  report.threads = thread_count(options.threads);
   // About 24 bytes per element of a tile are in flight in each thread.
   const std::int64_t tile_bytes = 24 * kTileElements;
   const int threads = static_cast<int>(
@@ -444,8 +396,8 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
 
   std::vector<OpenFile> opened;
   std::int64_t total = 0, done = 0;
-  for (const std::string& text : files) {
-    if (auto file = open_operand(text, options, report)) {
+  for (const Operand& operand : expand_operands(files, report)) {
+    if (auto file = open_operand(operand, options, accepts, report)) {
       for (const TensorInfo* t : file->tensors) total += t->elements;
       opened.push_back(std::move(*file));
     }

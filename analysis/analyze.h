@@ -18,9 +18,9 @@ namespace fp4scope {
 struct TensorFilter {
   std::vector<std::string> include;  // regular expressions, search semantics; empty: all
   std::vector<std::string> exclude;
-  // Throws Error(kUsage) naming the option and the fault of a malformed expression.
-  void check() const;
-  bool accepts(const std::string& name) const;
+  // The filter as a function of a tensor name, with the expressions compiled once. Throws
+  // Error(kUsage) naming the option and the fault of a malformed expression.
+  std::function<bool(const std::string& name)> compile() const;
 };
 
 struct AnalyzeOptions {

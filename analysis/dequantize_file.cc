@@ -13,6 +13,8 @@
 #include "analysis/io/message.h"
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
+#include "analysis/tiles.h"
+#include "sim/error.h"
 
 namespace fp4scope {
 namespace {
@@ -173,7 +175,7 @@ std::vector<std::string> names_in_order(const TensorSource& source, const nlohma
 
 // Codes of one tile, one byte each, padding zero.
 void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job,
-                const TileGrid::Tile& at, Buffers& buffers) {
+                const TileSpan& at, Buffers& buffers) {
   QuantizedTile& tile = buffers.quantized;
   const bool nibbles = recipe.packs_nibbles();
   const std::int64_t bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
@@ -201,8 +203,8 @@ void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job
 }
 
 // Writes decoded values of a tile at their place in the original shape.
-void write_values(SafetensorsWriter& writer, std::size_t entry, const Job& job,
-                  const TileGrid::Tile& at, Buffers& buffers) {
+void write_values(SafetensorsWriter& writer, std::size_t entry, const Job& job, const TileSpan& at,
+                  Buffers& buffers) {
   const auto put = [&](std::int64_t element, const float* values, std::int64_t count) {
     writer.write(entry, element * std::int64_t{sizeof(float)}, values,
                  static_cast<std::size_t>(count) * sizeof(float));
@@ -234,39 +236,42 @@ void dequantize_tensor(const TensorSource& source, const Recipe& recipe, const J
                        SafetensorsWriter& writer) {
   const Planes& planes = job.planes;
   const std::int64_t block = recipe.format.block;
-  for_each_tile<Buffers>(
-      TileGrid(planes.rows, planes.cols), options.threads, options.stop,
-      [&](Buffers& buffers, const TileGrid::Tile& at) {
-        QuantizedTile& tile = buffers.quantized;
-        resize(tile, recipe, at.rows, at.cols);
-        read_codes(source, recipe, job, at, buffers);
-        // The scale plane [rows, blocks, bytes] is flattened on the left by the source, so a run of
-        // blocks of one row is a run of its rows.
-        if (planes.scale_bytes == 1) {
-          source.read_raw(*job.scales, at.row, at.rows, at.col / block, tile.blocks_per_row,
-                          tile.scales.data());
-        } else {
-          for (std::int64_t r = 0; r < at.rows; ++r) {
-            source.read_raw(*job.scales, (at.row + r) * planes.blocks + at.col / block,
-                            tile.blocks_per_row, 0, planes.scale_bytes,
-                            tile.scales.data() + r * tile.blocks_per_row * planes.scale_bytes);
-          }
-        }
-        std::span<const OuterScale32> outer = job.outer;
-        if (planes.outer_entries > 1) {
-          outer =
-              outer.subspan(static_cast<std::size_t>(at.row), static_cast<std::size_t>(at.rows));
-        }
-        buffers.values.resize(static_cast<std::size_t>(at.rows * at.cols));
-        backend.dequantize(recipe, tile, outer, buffers.values.data(), at.cols);
-        write_values(writer, entry, job, at, buffers);
-      });
+  const int threads = thread_count(options.threads);
+  const auto grid = tile_grid(planes.rows, planes.cols, recipe.is_2d());
+  std::vector<Buffers> workers(static_cast<std::size_t>(threads));
+  const auto body = [&](std::int64_t index, int thread) {
+    Buffers& buffers = workers[static_cast<std::size_t>(thread)];
+    const TileSpan& at = grid[static_cast<std::size_t>(index)];
+    QuantizedTile& tile = buffers.quantized;
+    resize(tile, recipe, at.rows, at.cols);
+    read_codes(source, recipe, job, at, buffers);
+    // The scale plane [rows, blocks, bytes] is flattened on the left by the source, so a run of
+    // blocks of one row is a run of its rows.
+    if (planes.scale_bytes == 1) {
+      source.read_raw(*job.scales, at.row, at.rows, at.col / block, tile.blocks_per_row,
+                      tile.scales.data());
+    } else {
+      for (std::int64_t r = 0; r < at.rows; ++r) {
+        source.read_raw(*job.scales, (at.row + r) * planes.blocks + at.col / block,
+                        tile.blocks_per_row, 0, planes.scale_bytes,
+                        tile.scales.data() + r * tile.blocks_per_row * planes.scale_bytes);
+      }
+    }
+    buffers.values.resize(static_cast<std::size_t>(at.rows * at.cols));
+    backend.dequantize(recipe, tile, outer_of_tile(job.outer, recipe, at), buffers.values.data(),
+                       at.cols);
+    write_values(writer, entry, job, at, buffers);
+  };
+  if (!for_each_tile(static_cast<std::int64_t>(grid.size()), threads, options.stop, body)) {
+    throw Error(ErrorKind::kData, "interrupted");
+  }
 }
 
 }  // namespace
 
 QuantizeResult dequantize_file(const std::string& in, const std::string& out,
                                const QuantizeOptions& options) {
+  const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file);
   const Recipe recipe = recorded_recipe(*source);
@@ -284,7 +289,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   const LayoutReader layout(*source, recipe);
   for (const std::string& name : names_in_order(*source, facts)) {
     if (!operand.tensor.empty() && name != operand.tensor) continue;
-    if (!options.filter.accepts(name)) continue;
+    if (!accepts(name)) continue;
     jobs.push_back(layout.read(name, facts[name]));
     const Job& job = jobs.back();
     entries.push_back({name, DType::kF32, job.original.shape});

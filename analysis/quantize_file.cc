@@ -3,7 +3,6 @@
 // tile and writes codes and scales at their offsets, so the bytes do not depend on threads.
 #include <fmt/format.h>
 
-#include <bit>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -13,16 +12,14 @@
 #include "analysis/io/message.h"
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
+#include "analysis/tiles.h"
+#include "sim/error.h"
 
 namespace fp4scope {
 namespace {
 
-constexpr std::uint32_t kMagnitudeMask = 0x7FFFFFFF;
-constexpr std::uint32_t kInfinityBits = 0x7F800000;
-
 struct Buffers {
-  std::vector<float> f32;
-  std::vector<double> f64;
+  TileBuffer source;
   QuantizedTile quantized;
   std::vector<std::uint8_t> packed;
 };
@@ -38,70 +35,6 @@ struct Job {
 
 std::string where(const TensorInfo& tensor) {
   return fmt::format("{}: tensor {}", printable(tensor.file), in_quotes(tensor.name));
-}
-
-// Fills buffers.f32, and buffers.f64 for a binary64 tensor, whose values are rounded once.
-Tile read_tile(const TensorSource& source, const TensorInfo& tensor, const TileGrid::Tile& at,
-               Buffers& buffers) {
-  const auto count = static_cast<std::size_t>(at.rows * at.cols);
-  buffers.f32.resize(count);
-  Tile tile;
-  if (tensor.dtype == DType::kF64) {
-    buffers.f64.resize(count);
-    source.read_f64(tensor, at.row, at.rows, at.col, at.cols, buffers.f64.data());
-    for (std::size_t i = 0; i < count; ++i) buffers.f32[i] = static_cast<float>(buffers.f64[i]);
-    tile.f64 = buffers.f64.data();
-  } else {
-    source.read_f32(tensor, at.row, at.rows, at.col, at.cols, buffers.f32.data());
-  }
-  tile.f32 = buffers.f32.data();
-  tile.rows = at.rows;
-  tile.cols = at.cols;
-  tile.stride = at.cols;
-  return tile;
-}
-
-// Largest magnitude as binary32 bits, NaN ignored, per row or (one entry) of the tensor.
-std::vector<std::uint32_t> measure_amax(const TensorSource& source, const Job& job, bool per_row,
-                                        const QuantizeOptions& options) {
-  std::vector<std::uint32_t> amax(per_row ? static_cast<std::size_t>(job.planes.rows) : 1, 0);
-  const TileGrid grid(job.planes.rows, job.planes.cols);
-  for_each_tile<Buffers>(
-      grid, options.threads, options.stop, [&](Buffers& buffers, const TileGrid::Tile& at) {
-        const Tile tile = read_tile(source, *job.moved, at, buffers);
-        std::vector<std::uint32_t> found(per_row ? static_cast<std::size_t>(at.rows) : 1, 0);
-        for (std::int64_t r = 0; r < at.rows; ++r) {
-          std::uint32_t row_max = 0;
-          for (std::int64_t c = 0; c < at.cols; ++c) {
-            const std::uint32_t bits =
-                std::bit_cast<std::uint32_t>(tile.f32[r * at.cols + c]) & kMagnitudeMask;
-            row_max = std::max(row_max, bits > kInfinityBits ? 0u : bits);
-          }
-          std::uint32_t& entry = found[per_row ? static_cast<std::size_t>(r) : 0];
-          entry = std::max(entry, row_max);
-        }
-    // A maximum of integers does not depend on the order.
-#pragma omp critical(fp4scope_measure_amax)
-        for (std::size_t i = 0; i < found.size(); ++i) {
-          std::uint32_t& entry = amax[per_row ? static_cast<std::size_t>(at.row) + i : 0];
-          entry = std::max(entry, found[i]);
-        }
-      });
-  return amax;
-}
-
-std::vector<OuterScale32> outer_scales(const TensorSource& source, const Job& job,
-                                       const Backend& backend, const QuantizeOptions& options) {
-  const Recipe& recipe = options.recipe;
-  const bool per_row = recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow;
-  std::vector<std::uint32_t> amax(per_row ? static_cast<std::size_t>(job.planes.rows) : 1, 0);
-  // With scale=given no rule needs the amax, but the file states it and zero would be wrong.
-  const bool stated = job.planes.outer_entries > 0 && !recipe.nvfp4.has_amax;
-  if (recipe.needs_amax() || stated) amax = measure_amax(source, job, per_row, options);
-  std::vector<OuterScale32> outer;
-  outer.reserve(amax.size());
-  for (const std::uint32_t bits : amax) outer.push_back(backend.outer_scale(recipe, bits));
-  return outer;
 }
 
 // Bytes of the codes of one row of a tile, without padding.
@@ -127,46 +60,57 @@ void write_outer(SafetensorsWriter& writer, const Job& job,
   writer.write(job.outer, 0, scale.data(), scale.size() * sizeof(float));
 }
 
+void stop_if_interrupted(bool complete) {
+  if (!complete) throw Error(ErrorKind::kData, "interrupted");
+}
+
 void quantize_tensor(const TensorSource& source, const Job& job, const Backend& backend,
                      const QuantizeOptions& options, SafetensorsWriter& writer) {
   const Recipe& recipe = options.recipe;
   const Planes& planes = job.planes;
   const bool nibbles = recipe.packs_nibbles();
-  const std::vector<OuterScale32> outer = outer_scales(source, job, backend, options);
+  const int threads = thread_count(options.threads);
+  // With scale=given no rule needs the amax, but the file states it and zero would be wrong.
+  AmaxResult amax;
+  if (recipe.needs_amax() || (planes.outer_entries > 0 && !recipe.nvfp4.has_amax)) {
+    amax = measure_amax(source, *job.moved, recipe.scales_rows(), threads, options.stop);
+    stop_if_interrupted(amax.complete);
+  }
+  const std::vector<OuterScale32> outer = outer_scales(backend, recipe, amax);
   if (planes.outer_entries > 0) write_outer(writer, job, outer);
-  const TileGrid grid(planes.rows, planes.cols);
-  for_each_tile<Buffers>(
-      grid, options.threads, options.stop, [&](Buffers& buffers, const TileGrid::Tile& at) {
-        const Tile tile = read_tile(source, *job.moved, at, buffers);
-        std::span<const OuterScale32> tile_outer = outer;
-        if (planes.outer_entries > 1) {
-          tile_outer = tile_outer.subspan(static_cast<std::size_t>(at.row),
-                                          static_cast<std::size_t>(at.rows));
-        }
-        QuantizedTile& quantized = buffers.quantized;
-        backend.quantize(recipe, tile, tile_outer, quantized);
-        const std::int64_t code_bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
-        buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
-        for (std::int64_t r = 0; r < at.rows; ++r) {
-          pack_row(quantized.codes.data() + r * quantized.padded_cols, at.cols, nibbles,
-                   buffers.packed.data() + r * code_bytes);
-        }
-        // A tile of whole rows is one run of bytes, a split one is one run per row.
-        const std::int64_t code_col = nibbles ? at.col / 2 : at.col;
-        const std::int64_t scale_row = planes.blocks * planes.scale_bytes;
-        const std::int64_t scale_run = quantized.blocks_per_row * planes.scale_bytes;
-        const std::int64_t scale_col = at.col / recipe.format.block * planes.scale_bytes;
-        const std::int64_t runs = at.cols == planes.cols ? 1 : at.rows;
-        const std::int64_t rows = at.rows / runs;
-        for (std::int64_t r = 0; r < runs; ++r) {
-          writer.write(job.codes, (at.row + r) * planes.code_cols + code_col,
-                       buffers.packed.data() + r * code_bytes,
-                       static_cast<std::size_t>(rows * code_bytes));
-          writer.write(job.scales, (at.row + r) * scale_row + scale_col,
-                       quantized.scales.data() + r * scale_run,
-                       static_cast<std::size_t>(rows * scale_run));
-        }
-      });
+
+  const auto grid = tile_grid(planes.rows, planes.cols, recipe.is_2d());
+  std::vector<Buffers> workers(static_cast<std::size_t>(threads));
+  const auto body = [&](std::int64_t index, int thread) {
+    Buffers& buffers = workers[static_cast<std::size_t>(thread)];
+    const TileSpan& at = grid[static_cast<std::size_t>(index)];
+    buffers.source.read(source, *job.moved, at);
+    QuantizedTile& quantized = buffers.quantized;
+    backend.quantize(recipe, buffers.source.tile, outer_of_tile(outer, recipe, at), quantized);
+    const std::int64_t code_bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
+    buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
+    for (std::int64_t r = 0; r < at.rows; ++r) {
+      pack_row(quantized.codes.data() + r * quantized.padded_cols, at.cols, nibbles,
+               buffers.packed.data() + r * code_bytes);
+    }
+    // A tile of whole rows is one run of bytes, a split one is one run per row.
+    const std::int64_t code_col = nibbles ? at.col / 2 : at.col;
+    const std::int64_t scale_row = planes.blocks * planes.scale_bytes;
+    const std::int64_t scale_run = quantized.blocks_per_row * planes.scale_bytes;
+    const std::int64_t scale_col = at.col / recipe.format.block * planes.scale_bytes;
+    const std::int64_t runs = at.cols == planes.cols ? 1 : at.rows;
+    const std::int64_t rows = at.rows / runs;
+    for (std::int64_t r = 0; r < runs; ++r) {
+      writer.write(job.codes, (at.row + r) * planes.code_cols + code_col,
+                   buffers.packed.data() + r * code_bytes,
+                   static_cast<std::size_t>(rows * code_bytes));
+      writer.write(job.scales, (at.row + r) * scale_row + scale_col,
+                   quantized.scales.data() + r * scale_run,
+                   static_cast<std::size_t>(rows * scale_run));
+    }
+  };
+  stop_if_interrupted(
+      for_each_tile(static_cast<std::int64_t>(grid.size()), threads, options.stop, body));
 }
 
 void refuse_ragged(const Recipe& recipe, const Job& job) {
@@ -203,6 +147,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                              const QuantizeOptions& options) {
   const Recipe& recipe = options.recipe;
   const Backend& backend = choose_backend(options.backend, recipe);
+  const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source =
       open_source(operand.file, OpenOptions{options.dtype_hint});
@@ -217,7 +162,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     const TensorInfo& tensor = source->tensors()[i];
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
     found = true;
-    if (!options.filter.accepts(tensor.name)) continue;
+    if (!accepts(tensor.name)) continue;
     if (!is_real(tensor.dtype)) {
       result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16 or BF16", tensor.name,
                                            printable(tensor.dtype_text)));

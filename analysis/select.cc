@@ -1,4 +1,5 @@
 // select.cc: what the user names on the command line: operands, tensor filters, backends.
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 
@@ -16,24 +17,24 @@ std::regex compile(const char* option, const std::string& text) {
                 std::string(option) + " '" + text + "' is not a regular expression: " + e.what());
   }
 }
-bool any_matches(const char* option, const std::vector<std::string>& patterns,
-                 const std::string& name) {
-  for (const std::string& p : patterns) {
-    if (std::regex_search(name, compile(option, p))) return true;
-  }
-  return false;
+std::vector<std::regex> compile_all(const char* option, const std::vector<std::string>& patterns) {
+  std::vector<std::regex> compiled;
+  for (const std::string& p : patterns) compiled.push_back(compile(option, p));
+  return compiled;
+}
+bool any_matches(const std::vector<std::regex>& expressions, const std::string& name) {
+  return std::any_of(expressions.begin(), expressions.end(),
+                     [&](const std::regex& e) { return std::regex_search(name, e); });
 }
 
 }  // namespace
 
-void TensorFilter::check() const {
-  for (const std::string& p : include) compile("--include", p);
-  for (const std::string& p : exclude) compile("--exclude", p);
-}
-
-bool TensorFilter::accepts(const std::string& name) const {
-  if (!include.empty() && !any_matches("--include", include, name)) return false;
-  return !any_matches("--exclude", exclude, name);
+std::function<bool(const std::string&)> TensorFilter::compile() const {
+  return [included = compile_all("--include", include),
+          excluded = compile_all("--exclude", exclude)](const std::string& name) {
+    if (!included.empty() && !any_matches(included, name)) return false;
+    return !any_matches(excluded, name);
+  };
 }
 
 Operand split_operand(const std::string& operand) {

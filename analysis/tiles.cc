@@ -45,13 +45,57 @@ void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, cons
   tile.stride = span.cols;
 }
 
-std::uint32_t amax_bits(const float* x, std::int64_t n) {
-  std::uint32_t amax = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t mag = bit_cast<std::uint32_t>(x[i]) & kMagnitudeMask;
-    amax = std::max(amax, mag > kInfBits ? 0u : mag);
-  }
-  return amax;
+AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bool per_row,
+                        int threads, const std::atomic<bool>* stop) {
+  const auto grid = tile_grid(tensor.rows(), tensor.cols(), false);
+  AmaxResult result;
+  if (per_row) result.rows.resize(static_cast<std::size_t>(tensor.rows()));
+  struct Worker {
+    TileBuffer buffer;
+    std::vector<std::uint32_t> maxima;
+  };
+  std::vector<Worker> workers(static_cast<std::size_t>(threads));
+  const auto body = [&](std::int64_t i, int thread) {
+    Worker& w = workers[static_cast<std::size_t>(thread)];
+    const TileSpan& span = grid[static_cast<std::size_t>(i)];
+    w.buffer.read(source, tensor, span);
+    w.maxima.clear();
+    for (std::int64_t r = 0; r < span.rows; ++r) {
+      const float* x = w.buffer.tile.f32 + r * w.buffer.tile.stride;
+      std::uint32_t amax = 0;
+      for (std::int64_t c = 0; c < span.cols; ++c) {
+        const std::uint32_t mag = bit_cast<std::uint32_t>(x[c]) & kMagnitudeMask;
+        amax = std::max(amax, mag > kInfBits ? 0u : mag);
+      }
+      w.maxima.push_back(amax);
+    }
+#pragma omp critical(fp4scope_amax)
+    for (std::int64_t r = 0; r < span.rows; ++r) {
+      const std::uint32_t amax = w.maxima[static_cast<std::size_t>(r)];
+      result.tensor = std::max(result.tensor, amax);
+      if (!per_row) continue;
+      std::uint32_t& row = result.rows[static_cast<std::size_t>(span.row + r)];
+      row = std::max(row, amax);
+    }
+  };
+  result.complete = for_each_tile(static_cast<std::int64_t>(grid.size()), threads, stop, body);
+  return result;
+}
+
+std::vector<OuterScale32> outer_scales(const Backend& backend, const Recipe& recipe,
+                                       const AmaxResult& amax) {
+  if (!recipe.scales_rows()) return {backend.outer_scale(recipe, amax.tensor)};
+  std::vector<OuterScale32> outer;
+  outer.reserve(amax.rows.size());
+  for (const std::uint32_t bits : amax.rows) outer.push_back(backend.outer_scale(recipe, bits));
+  return outer;
+}
+
+std::span<const OuterScale32> outer_of_tile(const std::vector<OuterScale32>& outer,
+                                            const Recipe& recipe, const TileSpan& span) {
+  const std::span<const OuterScale32> all(outer);
+  if (!recipe.scales_rows()) return all;
+  return all.subspan(static_cast<std::size_t>(span.row), static_cast<std::size_t>(span.rows));
 }
 
 }  // namespace fp4scope

@@ -1,7 +1,12 @@
 // tiles.h: the tile grid of a tensor and reading one tile. The grid depends on the shape and on the
 // block geometry only, so that sums do not depend on threads, memory or the other recipes of a run.
 #pragma once
+#include <omp.h>
+
+#include <atomic>
 #include <cstdint>
+#include <exception>
+#include <span>
 #include <vector>
 
 #include "analysis/io/tensor_source.h"
@@ -29,7 +34,52 @@ struct TileBuffer {
   void read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span);
 };
 
-// Integer maximum of magnitude bits, NaN ignored.
-std::uint32_t amax_bits(const float* x, std::int64_t n);
+// Calls body(tile index, thread) for every tile, in parallel, and returns true; false when `stop`
+// was set before all of them ran. The exception of the lowest failing tile is rethrown after the
+// parallel region, which it must not leave.
+template <class Body>
+bool for_each_tile(std::int64_t tiles, int threads, const std::atomic<bool>* stop,
+                   const Body& body) {
+  std::atomic<std::int64_t> failed{tiles};
+  std::atomic<bool> stopped{false};
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    if (stop != nullptr && *stop) stopped = true;
+    if (stopped || i > failed) continue;
+    try {
+      body(i, omp_get_thread_num());
+    } catch (...) {
+#pragma omp critical(fp4scope_tile_failure)
+      if (i < failed) {
+        failed = i;
+        failure = std::current_exception();
+      }
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return !stopped;
+}
+
+// 0 means all cores.
+inline int thread_count(int threads) {
+  return threads > 0 ? threads : omp_get_num_procs();
+}
+
+// Largest magnitude of a tensor and, when asked for, of each row, as binary32 bits with NaN
+// ignored: integer maxima, exact and free of order.
+struct AmaxResult {
+  std::uint32_t tensor = 0;
+  std::vector<std::uint32_t> rows;
+  bool complete = true;  // false: stopped
+};
+AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bool per_row,
+                        int threads, const std::atomic<bool>* stop);
+// The outer scales of a recipe: one, or one per row.
+std::vector<OuterScale32> outer_scales(const Backend& backend, const Recipe& recipe,
+                                       const AmaxResult& amax);
+// Those of the rows of one tile.
+std::span<const OuterScale32> outer_of_tile(const std::vector<OuterScale32>& outer,
+                                            const Recipe& recipe, const TileSpan& span);
 
 }  // namespace fp4scope

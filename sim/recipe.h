@@ -27,10 +27,10 @@ struct Recipe {
   std::string text;      // what the user typed
   std::string contract;  // name of the contract row it started from
   Family family = Family::kMx;
-  BlockFormat format{};  // geometry; the element of hif4:width=3|5 is already substituted
-  MxOptions mx{};        // meaningful for kMx
-  Nvfp4Options nvfp4{};  // meaningful for kNvfp4
-  Hif4Options hif4{};    // meaningful for kHif4
+  BlockFormat format{};            // geometry; the element of hif4:width=3|5 is already substituted
+  MxOptions mx{};                  // meaningful for kMx
+  Nvfp4Options nvfp4{};            // meaningful for kNvfp4
+  Hif4Options hif4{};              // meaningful for kHif4
   std::vector<std::string> notes;  // e.g. what the contract's source does with a ragged row
 
   Ragged ragged() const;
@@ -38,6 +38,8 @@ struct Recipe {
   bool source_refuses_ragged = false;
   // The tensor amax (or row amax) has to be measured before the first block is quantized.
   bool needs_amax() const;
+  // One outer scale per row.
+  bool scales_rows() const { return family == Family::kNvfp4 && nvfp4.scale == OuterScale::kRow; }
   bool is_2d() const { return family == Family::kNvfp4 && nvfp4.block == BlockShape::k2d; }
   // Whether binary64 input is cast directly (scales are powers of two) or rounded to binary32
   // first (spec/scalars.md section 7).

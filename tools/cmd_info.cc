@@ -24,9 +24,11 @@ struct Totals {
   Json json() const { return {{"tensors", tensors}, {"elements", elements}, {"bytes", bytes}}; }
 };
 
+using Accepts = std::function<bool(const std::string&)>;
+
 // One FILE or FILE:TENSOR.
-void list_tensors(const std::string& operand_text, const InfoOptions& options, Totals& all,
-                  Json& out, std::string& text) {
+void list_tensors(const std::string& operand_text, const InfoOptions& options,
+                  const Accepts& accepts, Totals& all, Json& out, std::string& text) {
   const Operand operand = split_operand(operand_text);
   const auto source = open_source(operand.file, {options.dtype_hint});
   TextTable table;
@@ -40,7 +42,7 @@ void list_tensors(const std::string& operand_text, const InfoOptions& options, T
   for (const TensorInfo& tensor : source->tensors()) {
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
     found = true;
-    if (!options.filter.accepts(tensor.name)) continue;
+    if (!accepts(tensor.name)) continue;
     totals.add(tensor);
     all.add(tensor);
     const std::string dtype =
@@ -69,7 +71,7 @@ void list_tensors(const std::string& operand_text, const InfoOptions& options, T
 }
 
 int run_info(const InfoOptions& options) {
-  options.filter.check();
+  const Accepts accepts = options.filter.compile();
   Json out = json_envelope(provenance());
   out["sources"] = Json::array();
   std::string text;
@@ -78,7 +80,7 @@ int run_info(const InfoOptions& options) {
   for (const std::string& file : options.files) {
     if (!text.empty()) text += '\n';
     try {
-      list_tensors(file, options, all, out, text);
+      list_tensors(file, options, accepts, all, out, text);
     } catch (const Error& error) {
       complain(error.what());
       out["errors"].push_back(to_json(ErrorRecord{file, "", error.what(), error.exit_code()}));

@@ -76,7 +76,6 @@ int run_convert(const ConvertOptions& options, Convert convert) {
   QuantizeOptions job;
   const bool has_recipe = !options.recipe.empty();
   if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options.verbose);
-  options.filter.check();
   refuse_same_file(options);
   job.filter = options.filter;
   job.axis = options.axis;

@@ -86,13 +86,6 @@ std::vector<Segment> non_negative_numbers(const std::vector<Segment>& segments) 
   return kept;
 }
 
-std::uint32_t want_at(const std::vector<Segment>& segments, std::uint32_t pattern) {
-  const auto after =
-      std::upper_bound(segments.begin(), segments.end(), pattern,
-                       [](std::uint32_t p, const Segment& s) { return p < s.first; });
-  return (after - 1)->want;
-}
-
 std::vector<std::uint32_t> wants(const std::vector<Segment>& segments,
                                  const std::vector<std::uint32_t>& patterns) {
   std::vector<std::uint32_t> codes;

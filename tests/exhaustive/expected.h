@@ -23,9 +23,7 @@ std::vector<Segment> all_segments(MinifloatSpec spec, const std::vector<oracle::
 std::vector<Segment> all_segments(oracle::E8m0Cast rule);
 // The part without a sign bit, up to infinity: 2 139 095 041 patterns.
 std::vector<Segment> non_negative_numbers(const std::vector<Segment>& segments);
-// Code of a pattern.
-std::uint32_t want_at(const std::vector<Segment>& segments, std::uint32_t pattern);
-// The same for a sorted list of patterns.
+// Codes of patterns, which are sorted.
 std::vector<std::uint32_t> wants(const std::vector<Segment>& segments,
                                  const std::vector<std::uint32_t>& patterns);
 
