@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <regex>
 
+#include "analysis/aggregate.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/metrics/figures.h"
 #include "analysis/metrics/totals.h"
@@ -128,14 +128,6 @@ Maps make_maps(const Job& job) {
   return maps;
 }
 
-// The finished rows of one tensor, in recipe order; a recipe that failed has no row.
-struct TensorOutcome {
-  std::vector<Row> rows;
-  std::vector<std::size_t> recipe_index;
-  std::vector<Totals> totals;
-  bool stopped = false;
-};
-
 TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
                              std::vector<ErrorRecord>& errors) {
   const AnalyzeOptions& options = run.options;
@@ -222,91 +214,6 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
   }
   return outcome;
 }
-
-// First capture of the expression in the tensor's name, or the whole match.
-std::optional<std::string> group_name(const std::regex& expression, const std::string& name) {
-  std::smatch match;
-  if (!std::regex_search(name, match, expression)) return std::nullopt;
-  return match.size() > 1 ? match[1].str() : match[0].str();
-}
-
-class Aggregator {
- public:
-  Aggregator(const AnalyzeOptions& options) : options_(options) {
-    for (const std::string& g : options.group_by) {
-      try {
-        expressions_.emplace_back(g, std::regex::ECMAScript);
-      } catch (const std::regex_error& e) {
-        throw Error(ErrorKind::kUsage,
-                    "--group-by '" + g + "' is not a regular expression: " + e.what());
-      }
-    }
-  }
-  void add(const TensorOutcome& outcome) {
-    for (std::size_t j = 0; j < outcome.rows.size(); ++j) {
-      const Row& row = outcome.rows[j];
-      add_to("", outcome.recipe_index[j], row, outcome.totals[j]);
-      for (const std::regex& e : expressions_) {
-        if (const auto name = group_name(e, row.tensor)) {
-          add_to(*name, outcome.recipe_index[j], row, outcome.totals[j]);
-        }
-      }
-    }
-  }
-  // All tensors first, then the groups in order of appearance; recipes in command-line order.
-  std::vector<Row> rows() const {
-    std::vector<Row> result;
-    for (const Group& group : groups_) {
-      for (std::size_t i = 0; i < options_.recipes.size(); ++i) {
-        const Entry& entry = group.entries[i];
-        if (entry.tensors == 0 || (group.name.empty() && entry.tensors < 2)) continue;
-        Row row;
-        row.group = group.name;
-        row.tensors = entry.tensors;
-        row.recipe = options_.recipes[i].text;
-        row.recipe_canonical = to_string(options_.recipes[i]);
-        row.recipe_full = to_full_string(options_.recipes[i]);
-        row.backend = entry.backend;
-        fill_row(row, entry.totals);
-        result.push_back(std::move(row));
-      }
-    }
-    return result;
-  }
-
- private:
-  struct Entry {
-    std::int64_t tensors = 0;
-    std::string backend;
-    Totals totals;
-  };
-  struct Group {
-    std::string name;
-    std::vector<Entry> entries;
-  };
-  void add_to(const std::string& name, std::size_t recipe, const Row& row, const Totals& totals) {
-    auto group = std::find_if(groups_.begin(), groups_.end(),
-                              [&](const Group& g) { return g.name == name; });
-    if (group == groups_.end()) {
-      groups_.push_back({name, std::vector<Entry>(options_.recipes.size())});
-      group = groups_.end() - 1;
-    }
-    Entry& entry = group->entries[recipe];
-    if (entry.tensors++ == 0) entry.totals.code_count = totals.code_count;
-    entry.backend = row.backend;
-    Totals without_maps = totals;  // maps belong to one tensor
-    Tallies& t = without_maps.tallies;
-    for (auto* map :
-         {&t.map_elements, &t.map_underflow, &t.map_saturated, &t.map_scale_sum, &t.map_blocks}) {
-      map->clear();
-    }
-    entry.totals.add(without_maps);
-  }
-
-  const AnalyzeOptions& options_;
-  std::vector<std::regex> expressions_;
-  std::vector<Group> groups_;
-};
 
 struct OpenFile {
   std::unique_ptr<TensorSource> source;
