@@ -5,8 +5,8 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache pkg-config
-  libfmt-dev libboost-dev libeigen3-dev nlohmann-json3-dev libcli11-dev doctest-dev
-  libtomlplusplus-dev libxxhash-dev librandom123-dev
+  libfmt-dev libboost-dev nlohmann-json3-dev libcli11-dev doctest-dev libxxhash-dev
+  librandom123-dev
 )
 
 if ! command -v dpkg-query >/dev/null; then
