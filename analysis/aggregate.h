@@ -1,11 +1,12 @@
 // aggregate.h: figures over several tensors, weighted by elements: all of them, and per group of a
 // --group-by expression. Totals merge in tensor order.
 #pragma once
-#include <regex>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "analysis/analyze.h"
+#include "analysis/expression.h"
 #include "analysis/metrics/totals.h"
 
 namespace fp4scope {
@@ -34,13 +35,16 @@ class Aggregator {
     Totals totals;
   };
   struct Group {
-    std::string name;  // empty: all tensors
+    std::size_t expression;  // 0: all tensors, otherwise 1 + index of the expression
+    std::string name;        // what it captured
     std::vector<Entry> entries;
   };
-  void add_to(const std::string& name, std::size_t recipe, const Row& row, const Totals& totals);
+  void add_to(std::size_t expression, const std::string& name, std::size_t recipe, const Row& row,
+              const Totals& totals);
+  std::string label(const Group& group) const;
 
   const AnalyzeOptions& options_;
-  std::vector<std::regex> expressions_;
+  std::vector<std::shared_ptr<const RE2>> expressions_;
   std::vector<Group> groups_;
 };
 

@@ -45,20 +45,26 @@ void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, c
   const auto outer = outer_of_tile(job.outer, *job.recipe, span);
   try {
     job.backend->quantize(*job.recipe, buffer.tile, outer, quantized);
-  } catch (const Error& e) {
+  } catch (const RefusedInput& e) {
 #pragma omp critical(fp4scope_job_failure)
     if (index < job.failed_tile) {
       job.failed_tile = index;
-      job.failure = e;
+      job.failure =
+          Error(e.kind(), "row " + std::to_string(span.row + e.row()) + " holds " + e.what());
     }
     return;
   }
   values.resize(static_cast<std::size_t>(span.elements()));
   job.backend->dequantize(*job.recipe, quantized, outer, values.data(), span.cols);
-  const TileResult result{*job.recipe, buffer.tile,
-                          quantized,   values.data(),
-                          span.row,    span.col / job.recipe->format.block,
-                          job.grid,    run.options.full_percentiles};
+  const TileResult result{*job.recipe,
+                          buffer.tile,
+                          quantized,
+                          values.data(),
+                          outer,
+                          span.row,
+                          span.col / job.recipe->format.block,
+                          job.grid,
+                          run.options.full_percentiles};
   accumulate(result, tallies, job.tile_sums[static_cast<std::size_t>(index)]);
 }
 
@@ -150,6 +156,15 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
                              " elements (ragged=error), found " + std::to_string(cols)));
       continue;
     }
+    // Of a whole tensor only the amax and two binary32 scales per row are kept; the rest streams.
+    const std::int64_t row_bytes = 12 * rows;
+    if (recipe.scales_rows() && row_bytes > options.memory_bytes) {
+      fail(recipe, Error(ErrorKind::kUnsupported, "scale=row needs " + std::to_string(row_bytes) +
+                                                      " bytes for " + std::to_string(rows) +
+                                                      " row scales, --memory allows " +
+                                                      std::to_string(options.memory_bytes)));
+      continue;
+    }
     Job job{};
     job.recipe = &recipe;
     job.backend = backends[i];
@@ -199,12 +214,20 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     row.recipe_canonical = to_string(*job.recipe);
     row.recipe_full = to_full_string(*job.recipe);
     row.backend = std::string(job.backend->name());
-    row.notes = job.recipe->notes;
     const std::int64_t block = job.recipe->format.block;
     if (cols % block != 0 && job.recipe->source_refuses_ragged) {
       row.notes.push_back("the source refuses this shape (contract " + job.recipe->contract + ": " +
                           std::to_string(cols) + " is no multiple of " + std::to_string(block) +
                           "); quantized with ragged=pad");
+    }
+    const Counts& counts = job.totals.tallies.counts;
+    if (counts.nonfinite_in > 0) {
+      row.notes.push_back(std::to_string(counts.nonfinite_in) +
+                          " NaN or Inf elements are left out of the error figures");
+    }
+    if (counts.nonfinite_out > 0) {
+      row.notes.push_back(std::to_string(counts.nonfinite_out) +
+                          " finite elements decode to NaN or Inf and are left out too");
     }
     fill_row(row, job.totals);
     row.maps = make_maps(job);
@@ -233,6 +256,9 @@ std::vector<Operand> expand_operands(const std::vector<std::string>& texts, Repo
     try {
       if (operand.tensor.empty()) {
         for (const std::string& f : container_files(operand.file)) operands.push_back({f, ""});
+        for (const std::string& f : unread_containers(operand.file)) {
+          report.skipped.push_back({f, "", f + ": this version does not read such containers", 4});
+        }
       } else {
         operands.push_back(operand);
       }
@@ -265,11 +291,13 @@ std::optional<OpenFile> open_operand(const Operand& operand, const AnalyzeOption
     if (!is_real(tensor.dtype)) {
       const ErrorRecord record{tensor.file, tensor.name,
                                tensor.file + ": tensor '" + tensor.name +
-                                   "': expected numbers (F64, F32, F16 or BF16), found dtype " +
-                                   tensor.dtype_text,
+                                   "': expected F64, F32, F16, BF16 or FP8 numbers, found dtype " +
+                                   dtype_label(tensor),
                                4};
-      // Asked for by name it is an error; in passing it is left out and said so.
-      (operand.tensor.empty() ? report.skipped : report.errors).push_back(record);
+      // Asked for by name, or of a dtype that nobody knows, it is an error; codes and integers met
+      // in passing are left out and said so.
+      const bool in_passing = operand.tensor.empty() && tensor.known_dtype;
+      (in_passing ? report.skipped : report.errors).push_back(record);
       continue;
     }
     file.tensors.push_back(&tensor);
@@ -295,11 +323,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
   }
   Aggregator aggregator(options);
   Report report;
-  report.threads = thread_count(options.threads);
   // About 24 bytes per element of a tile are in flight in each thread.
   const std::int64_t tile_bytes = 24 * kTileElements;
-  const int threads = static_cast<int>(
-      std::clamp<std::int64_t>(options.memory_bytes / tile_bytes, 1, report.threads));
+  const int threads = static_cast<int>(std::clamp<std::int64_t>(options.memory_bytes / tile_bytes,
+                                                                1, thread_count(options.threads)));
+  report.threads = threads;
 
   std::vector<OpenFile> opened;
   std::int64_t total = 0, done = 0;

@@ -50,6 +50,10 @@ struct Operand {
 };
 Operand split_operand(const std::string& operand);
 
+// An output file must not replace a file that is being read: throws Error(kUsage) when `out` is one
+// of `inputs`, through a link or another spelling too.
+void refuse_overwriting(const std::string& out, const std::vector<std::string>& inputs);
+
 // --backend NAME: throws Error with the reason when it cannot do the recipe, or is unknown.
 const Backend& choose_backend(const std::string& name, const Recipe& recipe);
 
@@ -70,6 +74,9 @@ struct QuantizedTensorInfo {
 struct QuantizeResult {
   std::vector<QuantizedTensorInfo> tensors;
   std::vector<std::string> skipped;  // tensors that hold no real numbers, with the reason
+  std::string backend;
+  int threads = 1;
+  std::vector<Report::Source> sources;
 };
 // Writes fp4scope's own layout (product.md, "Machine-readable output") to `out`, a safetensors
 // file: NAME.codes, NAME.scales, and for NVFP4 NAME.amax and NAME.outer_scale; __metadata__ holds

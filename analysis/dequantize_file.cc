@@ -2,6 +2,7 @@
 // against the recipe and the shapes that __metadata__ states before the first byte is written.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "analysis/quantize_layout.h"
 #include "analysis/tiles.h"
 #include "sim/error.h"
+#include "sim/quantized_tensor.h"
 
 namespace fp4scope {
 namespace {
@@ -178,7 +180,7 @@ void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job
                 const TileSpan& at, Buffers& buffers) {
   QuantizedTile& tile = buffers.quantized;
   const bool nibbles = recipe.packs_nibbles();
-  const std::int64_t bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
+  const std::int64_t bytes = packed_code_bytes(recipe, at.cols);
   buffers.packed.resize(static_cast<std::size_t>(at.rows * bytes));
   source.read_raw(*job.codes, at.row, at.rows, nibbles ? at.col / 2 : at.col, bytes,
                   buffers.packed.data());
@@ -187,11 +189,8 @@ void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job
   for (std::int64_t r = 0; r < at.rows; ++r) {
     const std::uint8_t* from = buffers.packed.data() + r * bytes;
     std::uint8_t* to = tile.codes.data() + r * tile.padded_cols;
-    std::uint32_t largest = 0;
-    for (std::int64_t c = 0; c < at.cols; ++c) {
-      to[c] = nibbles ? (from[c / 2] >> (c % 2 * 4)) & 0xF : from[c];
-      largest = std::max<std::uint32_t>(largest, to[c]);
-    }
+    unpack_codes(recipe, from, at.cols, to);
+    const std::uint32_t largest = at.cols == 0 ? 0u : *std::max_element(to, to + at.cols);
     if (largest >= codes) {
       throw Error(
           ErrorKind::kData,
@@ -274,6 +273,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file);
+  refuse_overwriting(out, source_files(*source));
   const Recipe recipe = recorded_recipe(*source);
   const Backend& backend = choose_backend(options.backend, recipe);
   const nlohmann::json facts =
@@ -284,6 +284,9 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
                             printable(operand.file)));
   }
   QuantizeResult result;
+  result.backend = backend.name();
+  result.threads = thread_count(options.threads);
+  result.sources.push_back({source->info().path, source->info().container, source->info().bytes});
   std::vector<Job> jobs;
   std::vector<SafetensorsWriter::Entry> entries;
   const LayoutReader layout(*source, recipe);

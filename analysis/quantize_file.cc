@@ -14,6 +14,7 @@
 #include "analysis/quantize_layout.h"
 #include "analysis/tiles.h"
 #include "sim/error.h"
+#include "sim/quantized_tensor.h"
 
 namespace fp4scope {
 namespace {
@@ -35,18 +36,6 @@ struct Job {
 
 std::string where(const TensorInfo& tensor) {
   return fmt::format("{}: tensor {}", printable(tensor.file), in_quotes(tensor.name));
-}
-
-// Bytes of the codes of one row of a tile, without padding.
-void pack_row(const std::uint8_t* codes, std::int64_t cols, bool nibbles, std::uint8_t* out) {
-  if (!nibbles) {
-    std::copy_n(codes, cols, out);
-    return;
-  }
-  for (std::int64_t c = 0; c + 1 < cols; c += 2) {
-    out[c / 2] = static_cast<std::uint8_t>((codes[c] & 0xF) | codes[c + 1] << 4);
-  }
-  if (cols % 2 != 0) out[cols / 2] = codes[cols - 1] & 0xF;
 }
 
 void write_outer(SafetensorsWriter& writer, const Job& job,
@@ -86,12 +75,17 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
     const TileSpan& at = grid[static_cast<std::size_t>(index)];
     buffers.source.read(source, *job.moved, at);
     QuantizedTile& quantized = buffers.quantized;
-    backend.quantize(recipe, buffers.source.tile, outer_of_tile(outer, recipe, at), quantized);
-    const std::int64_t code_bytes = nibbles ? at.cols / 2 + at.cols % 2 : at.cols;
+    try {
+      backend.quantize(recipe, buffers.source.tile, outer_of_tile(outer, recipe, at), quantized);
+    } catch (const RefusedInput& e) {
+      throw Error(e.kind(), fmt::format("{}: row {} holds {}", where(*job.stored), at.row + e.row(),
+                                        e.what()));
+    }
+    const std::int64_t code_bytes = packed_code_bytes(recipe, at.cols);
     buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
     for (std::int64_t r = 0; r < at.rows; ++r) {
-      pack_row(quantized.codes.data() + r * quantized.padded_cols, at.cols, nibbles,
-               buffers.packed.data() + r * code_bytes);
+      pack_codes(recipe, quantized.codes.data() + r * quantized.padded_cols, at.cols,
+                 buffers.packed.data() + r * code_bytes);
     }
     // A tile of whole rows is one run of bytes, a split one is one run per row.
     const std::int64_t code_col = nibbles ? at.col / 2 : at.col;
@@ -151,9 +145,13 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source =
       open_source(operand.file, OpenOptions{options.dtype_hint});
+  refuse_overwriting(out, source_files(*source));
   const AxisView view(*source, options.axis);
 
   QuantizeResult result;
+  result.backend = backend.name();
+  result.threads = thread_count(options.threads);
+  result.sources.push_back({source->info().path, source->info().container, source->info().bytes});
   std::vector<Job> jobs;
   std::vector<SafetensorsWriter::Entry> entries;
   std::unordered_map<std::string, const TensorInfo*> seen;
@@ -164,7 +162,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     found = true;
     if (!accepts(tensor.name)) continue;
     if (!is_real(tensor.dtype)) {
-      result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16 or BF16", tensor.name,
+      result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8", tensor.name,
                                            printable(tensor.dtype_text)));
       continue;
     }
@@ -203,28 +201,18 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                                               in_quotes(operand.tensor)));
   }
   if (jobs.empty()) {
-    throw Error(ErrorKind::kData,
-                fmt::format("{} holds nothing to quantize: expected a tensor of F64, F32, F16 or "
-                            "BF16 that the filter accepts, found {}",
-                            printable(in),
-                            result.skipped.empty() ? "none" : printable(result.skipped.front())));
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{} holds nothing to quantize: expected a tensor of F64, F32, F16, BF16 or "
+                    "FP8 that the filter accepts, found {}",
+                    printable(in),
+                    result.skipped.empty() ? "none" : printable(result.skipped.front())));
   }
   SafetensorsWriter writer(out, entries,
                            {{"fp4scope", FP4SCOPE_VERSION},
                             {"recipe", to_full_string(recipe)},
                             {"tensors", source_facts(jobs)}});
-  for (const Job& job : jobs) {
-    try {
-      quantize_tensor(view, job, backend, options, writer);
-    } catch (const Error& error) {
-      // Readers and the writer name the file; a refusal of the recipe comes from the arithmetic.
-      const std::string text = error.what();
-      const bool names_file = text.find(printable(job.stored->file)) != std::string::npos ||
-                              text.find(printable(out)) != std::string::npos;
-      if (names_file) throw;
-      throw Error(error.kind(), fmt::format("{}: {}", where(*job.stored), text));
-    }
-  }
+  for (const Job& job : jobs) quantize_tensor(view, job, backend, options, writer);
   writer.commit();
   return result;
 }

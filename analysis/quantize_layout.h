@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/quantized_tensor.h"
 #include "sim/recipe.h"
 
 namespace fp4scope {
@@ -21,7 +22,7 @@ inline Planes planes_of(const Recipe& recipe, std::int64_t rows, std::int64_t co
   planes.rows = rows;
   planes.cols = cols;
   planes.blocks = cols / recipe.format.block + (cols % recipe.format.block != 0 ? 1 : 0);
-  planes.code_cols = recipe.packs_nibbles() ? cols / 2 + cols % 2 : cols;
+  planes.code_cols = packed_code_bytes(recipe, cols);
   planes.scale_bytes = recipe.format.scale_bytes;
   if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale != OuterScale::kNone) {
     planes.outer_entries = recipe.nvfp4.scale == OuterScale::kRow ? rows : 1;

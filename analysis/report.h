@@ -30,7 +30,7 @@ struct Maps {
 struct Percentiles {
   // (percent, value); the value is the lower edge of a histogram bin 2^-5 wide, relative to it.
   std::vector<std::pair<double, Value>> absolute_error, relative_error;
-  std::string sample;  // "every 16th strip of 64 blocks" or "all elements"
+  std::string sample;  // "every 16th strip of 64 blocks of each tile", "all elements"
 };
 
 // One (tensor, recipe) pair, or an aggregate over several tensors.
@@ -86,7 +86,7 @@ struct Report {
     std::int64_t bytes = 0;
   };
   std::vector<Source> sources;
-  int threads = 1;
+  int threads = 1;  // that ran: --memory may allow fewer than asked for
   bool interrupted = false;
 };
 

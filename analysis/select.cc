@@ -1,33 +1,41 @@
 // select.cc: what the user names on the command line: operands, tensor filters, backends.
 #include <algorithm>
 #include <filesystem>
-#include <regex>
+#include <memory>
 
 #include "analysis/analyze.h"
+#include "analysis/expression.h"
 #include "sim/error.h"
 
 namespace fp4scope {
 namespace {
 
-std::regex compile(const char* option, const std::string& text) {
-  try {
-    return std::regex(text, std::regex::ECMAScript);
-  } catch (const std::regex_error& e) {
-    throw Error(ErrorKind::kUsage,
-                std::string(option) + " '" + text + "' is not a regular expression: " + e.what());
-  }
-}
-std::vector<std::regex> compile_all(const char* option, const std::vector<std::string>& patterns) {
-  std::vector<std::regex> compiled;
-  for (const std::string& p : patterns) compiled.push_back(compile(option, p));
+using Expressions = std::vector<std::shared_ptr<const RE2>>;
+
+Expressions compile_all(const char* option, const std::vector<std::string>& patterns) {
+  Expressions compiled;
+  for (const std::string& p : patterns) compiled.push_back(compile_expression(option, p));
   return compiled;
 }
-bool any_matches(const std::vector<std::regex>& expressions, const std::string& name) {
+bool any_matches(const Expressions& expressions, const std::string& name) {
   return std::any_of(expressions.begin(), expressions.end(),
-                     [&](const std::regex& e) { return std::regex_search(name, e); });
+                     [&](const auto& e) { return RE2::PartialMatch(name, *e); });
 }
 
 }  // namespace
+
+std::shared_ptr<const RE2> compile_expression(const char* option, const std::string& text) {
+  RE2::Options options;
+  options.set_log_errors(false);
+  // Names need not be UTF-8; bytes match bytes.
+  options.set_encoding(RE2::Options::EncodingLatin1);
+  auto expression = std::make_shared<const RE2>(text, options);
+  if (!expression->ok()) {
+    throw Error(ErrorKind::kUsage, std::string(option) + " '" + text +
+                                       "' is not a regular expression: " + expression->error());
+  }
+  return expression;
+}
 
 std::function<bool(const std::string&)> TensorFilter::compile() const {
   return [included = compile_all("--include", include),
@@ -51,8 +59,19 @@ Operand split_operand(const std::string& operand) {
   return {operand, ""};
 }
 
+void refuse_overwriting(const std::string& out, const std::vector<std::string>& inputs) {
+  for (const std::string& in : inputs) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(in, out, ignored)) continue;
+    throw Error(ErrorKind::kUsage, "the output " + out + " would replace the input file " + in);
+  }
+}
+
 const Backend& choose_backend(const std::string& name, const Recipe& recipe) {
   if (name == "oracle") return oracle_backend();
+  if (name == "cuda" || name == "blackwell") {
+    throw Error(ErrorKind::kUnsupported, "this build has no " + name + " backend");
+  }
   if (name == "auto") {
     for (const Backend* backend : cpu_backends()) {
       if (backend->available().ok && backend->supports(recipe).ok) return *backend;

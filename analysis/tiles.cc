@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "formats/lane.h"
+#include "formats/amax.h"
 
 namespace fp4scope {
 
@@ -11,7 +11,9 @@ std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, bool two_d
   std::vector<TileSpan> grid;
   if (rows <= 0 || cols <= 0) return grid;
   const std::int64_t step = two_dimensional ? kTileRows2d : 1;
-  std::int64_t height = kTileElements / cols / step * step;
+  // Short rows are padded to whole blocks, so they count as one column step.
+  const std::int64_t padded = (cols + kTileColumnStep - 1) / kTileColumnStep * kTileColumnStep;
+  std::int64_t height = kTileElements / padded / step * step;
   std::int64_t width = cols;
   if (height < step) {
     height = step;
@@ -62,12 +64,7 @@ AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bo
     w.maxima.clear();
     for (std::int64_t r = 0; r < span.rows; ++r) {
       const float* x = w.buffer.tile.f32 + r * w.buffer.tile.stride;
-      std::uint32_t amax = 0;
-      for (std::int64_t c = 0; c < span.cols; ++c) {
-        const std::uint32_t mag = bit_cast<std::uint32_t>(x[c]) & kMagnitudeMask;
-        amax = std::max(amax, mag > kInfBits ? 0u : mag);
-      }
-      w.maxima.push_back(amax);
+      w.maxima.push_back(amax_bits(x, span.cols));
     }
 #pragma omp critical(fp4scope_amax)
     for (std::int64_t r = 0; r < span.rows; ++r) {

@@ -178,6 +178,28 @@ FP4SCOPE_HD constexpr typename L::U cast(MinifloatSpec spec, CastPolicy policy, 
   return select(is_nan, nan, code);
 }
 
+// Saturation: an element is clamped when a grid that went on above the largest code would have
+// rounded it there. Its scaled magnitude then lies beyond `limit`, or on it when the tie goes up.
+struct SaturationLimit {
+  double limit;
+  bool inclusive;
+  constexpr bool is_exceeded_by(double magnitude) const {
+    return inclusive ? magnitude >= limit : magnitude > limit;
+  }
+};
+constexpr SaturationLimit saturation_limit(MinifloatSpec spec, Rounding rounding) {
+  const std::uint32_t top = spec.max_finite_code();
+  const double largest = decode<Lane<1>>(spec, top);
+  const double step = largest - decode<Lane<1>>(spec, top - 1);
+  if (rounding == Rounding::kTrunc) return {largest + step, true};
+  const bool tie_goes_up =
+      rounding == Rounding::kAway || (rounding == Rounding::kEven && (top & 1u) == 1u);
+  return {largest + step / 2, tie_goes_up};
+}
+static_assert(saturation_limit(kE2M1, Rounding::kEven).limit == 7.0);
+static_assert(saturation_limit(kE4M3, Rounding::kEven).limit == 464.0 &&
+              !saturation_limit(kE4M3, Rounding::kEven).inclusive);  // 464 ties to 448
+
 // NaN code of the saturating hardware casts (PTX cvt.rn.satfinite): the largest positive code for
 // formats without NaN, 0x7F for E4M3 and E5M2, whatever the sign. spec/scalars.md 2, 3.
 FP4SCOPE_HD constexpr std::uint32_t hardware_nan_code(MinifloatSpec spec) {

@@ -1,5 +1,9 @@
-// backend.cc: shapes of a quantized tile.
+// backend.cc: what every backend needs: shapes of a quantized tile, outer scales by row.
 #include "sim/backend.h"
+
+#include <string>
+
+#include "sim/error.h"
 
 namespace fp4scope {
 
@@ -12,6 +16,21 @@ void resize(QuantizedTile& tile, const Recipe& recipe, std::int64_t rows, std::i
   tile.codes.resize(static_cast<std::size_t>(rows * tile.padded_cols));
   tile.scales.resize(
       static_cast<std::size_t>(rows * tile.blocks_per_row * recipe.format.scale_bytes));
+}
+
+void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_scales) {
+  if (recipe.family != Family::kNvfp4) return;
+  const std::size_t expected = recipe.scales_rows() ? static_cast<std::size_t>(rows) : 1;
+  if (outer_scales == expected) return;
+  throw Error(ErrorKind::kUsage, "recipe " + to_string(recipe) + ": expected " +
+                                     std::to_string(expected) + " outer scales, found " +
+                                     std::to_string(outer_scales));
+}
+
+OuterScale32 outer_of_row(const Recipe& recipe, std::span<const OuterScale32> outer,
+                          std::int64_t row) {
+  if (recipe.family != Family::kNvfp4) return {};
+  return outer[recipe.scales_rows() ? static_cast<std::size_t>(row) : 0];
 }
 
 }  // namespace fp4scope

@@ -45,6 +45,13 @@ struct QuantizedTile {
 // Sets the shape and allocates; every code and scale byte is then written by quantize().
 void resize(QuantizedTile& tile, const Recipe& recipe, std::int64_t rows, std::int64_t cols);
 
+// For recipes with an outer scale: throws Error(kUsage) unless there is one, or one per row for
+// scale=row. A slip of the caller that would read past the end.
+void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_scales);
+// The outer scale of a row; a default one for recipes without.
+OuterScale32 outer_of_row(const Recipe& recipe, std::span<const OuterScale32> outer,
+                          std::int64_t row);
+
 struct Support {
   bool ok = true;
   std::string reason;  // when not ok
@@ -60,9 +67,9 @@ class Backend {
   // as the recipe says.
   virtual OuterScale32 outer_scale(const Recipe& recipe, std::uint32_t amax_bits) const = 0;
   // `outer` has one entry, or tile.rows entries for scale=row. `out` is resized.
-  // Throws Error(kData) only where the recipe refuses the input (nonfinite=error).
-  virtual void quantize(const Recipe& recipe, const Tile& tile,
-                        std::span<const OuterScale32> outer, QuantizedTile& out) const = 0;
+  // Throws RefusedInput only where the recipe refuses the input (nonfinite=error).
+  virtual void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
+                        QuantizedTile& out) const = 0;
   // Decoded values as binary32, [rows, cols] with the given stride.
   virtual void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                           std::span<const OuterScale32> outer, float* values,

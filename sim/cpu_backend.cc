@@ -194,12 +194,8 @@ struct Nvfp4Decode {
   static constexpr int kBlock = 16;
   FP4SCOPE_INLINE static void run(const DecodeTask& task, std::int64_t b,
                                   const std::uint32_t (&code)[16], float (&v)[16]) {
-    const Nvfp4Options& o = task.recipe->nvfp4;
-    const bool uses_amax = o.scale == OuterScale::kTensor || o.scale == OuterScale::kRow ||
-                           (o.scale == OuterScale::kGiven && o.has_amax);
-    const float factor =
-        nvfp4_decode_factor<Lane<1>>(task.scales[b], uses_amax, task.outer.amax,
-                                     static_cast<float>(o.e4m3max), task.outer.encode_scale);
+    const float factor = nvfp4_decode_factor<Lane<1>>(
+        task.recipe->nvfp4, {task.outer.amax, task.outer.encode_scale}, task.scales[b]);
     for (int i = 0; i < 16; ++i) v[i] = nvfp4_decode<Lane<1>>(code[i], factor);
   }
 };
@@ -275,15 +271,6 @@ struct KernelSet {
   DecodeFn DecodeKernel::*decode;
 };
 
-std::uint32_t amax_bits_1d(const float* x, std::int64_t n) {
-  std::uint32_t amax = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t mag = bit_cast<std::uint32_t>(x[i]) & kMagnitudeMask;
-    amax = max_of(amax, mag > kInfBits ? 0u : mag);
-  }
-  return amax;
-}
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const KernelSet& kernels) : kernels_(kernels) {}
@@ -296,20 +283,14 @@ class CpuBackend final : public Backend {
   Support supports(const Recipe&) const override { return available(); }
 
   OuterScale32 outer_scale(const Recipe& recipe, std::uint32_t amax_bits) const override {
-    OuterScale32 outer{bit_cast<float>(amax_bits), 1.0f};
-    if (recipe.family != Family::kNvfp4) return outer;
-    const Nvfp4Options& o = recipe.nvfp4;
-    if (o.has_amax) outer.amax = bit_cast<float>(o.amax_bits);
-    if (o.scale == OuterScale::kGiven) {
-      outer.encode_scale = bit_cast<float>(o.g_bits);
-    } else if (o.scale != OuterScale::kNone) {
-      outer.encode_scale = nvfp4_encode_scale(outer.amax, static_cast<float>(o.e4m3max));
-    }
-    return outer;
+    if (recipe.family != Family::kNvfp4) return {bit_cast<float>(amax_bits), 1.0f};
+    const Nvfp4Outer outer = nvfp4_outer(recipe.nvfp4, amax_bits);
+    return {outer.amax, outer.g};
   }
 
   void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
                 QuantizedTile& out) const override {
+    require_outer(recipe, tile.rows, outer.size());
     resize(out, recipe, tile.rows, tile.cols);
     const bool binary64 = tile.f64 != nullptr && recipe.casts_f64_directly();
     const RowFn fn = binary64                          ? row_mx_binary64
@@ -324,7 +305,7 @@ class CpuBackend final : public Backend {
                    binary64 ? tile.f64 + r * tile.stride : nullptr,
                    tile.cols,
                    out.blocks_per_row,
-                   outer.empty() ? 1.0f : outer[outer.size() > 1 ? r : 0].encode_scale,
+                   outer_of_row(recipe, outer, r).encode_scale,
                    recipe.is_2d() ? band.data() : nullptr,
                    out.codes.data() + r * out.padded_cols,
                    out.scales.data() + r * out.blocks_per_row * recipe.format.scale_bytes,
@@ -332,9 +313,7 @@ class CpuBackend final : public Backend {
       fn(task);
       if (task.refused && recipe.family == Family::kHif4 &&
           recipe.hif4.nonfinite == Hif4Nonfinite::kError) {
-        throw Error(ErrorKind::kData, "row " + std::to_string(r) +
-                                          " of the tile holds NaN or Inf, which the recipe "
-                                          "refuses (nonfinite=error)");
+        throw RefusedInput(r, "NaN or Inf, which the recipe refuses (nonfinite=error)");
       }
     }
   }
@@ -342,6 +321,7 @@ class CpuBackend final : public Backend {
   void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                   std::span<const OuterScale32> outer, float* values,
                   std::int64_t stride) const override {
+    require_outer(recipe, tile.rows, outer.size());
     DecodeFn decode = nullptr;
     for (const DecodeKernel& k : kDecodeKernels) {
       if (k.family == recipe.family && k.element == recipe.format.element) {
@@ -352,8 +332,7 @@ class CpuBackend final : public Backend {
       throw Error(ErrorKind::kUnsupported, "no CPU kernel decodes " + to_string(recipe));
     }
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      decode({&recipe, outer.empty() ? OuterScale32{} : outer[outer.size() > 1 ? r : 0],
-              tile.codes.data() + r * tile.padded_cols,
+      decode({&recipe, outer_of_row(recipe, outer, r), tile.codes.data() + r * tile.padded_cols,
               tile.scales.data() + r * tile.blocks_per_row * recipe.format.scale_bytes, tile.cols,
               values + r * stride});
     }
@@ -368,7 +347,7 @@ class CpuBackend final : public Backend {
       const float* x = tile.f32 + r * tile.stride;
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t n = std::min<std::int64_t>(16, tile.cols - 16 * b);
-        band[b] = std::max(band[b], amax_bits_1d(x + 16 * b, n));
+        band[b] = std::max(band[b], amax_bits(x + 16 * b, n));
       }
     }
   }
@@ -379,15 +358,24 @@ class CpuBackend final : public Backend {
 bool always() {
   return true;
 }
-// Feature names, not "x86-64-v3": clang 14 rejects the level names in __builtin_cpu_supports.
+// The level names cover all that arch=x86-64-v3 and -v4 allow; clang 14 knows feature names only.
 bool has_avx2() {
+#ifdef __clang__
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("f16c");
+#else
+  return __builtin_cpu_supports("x86-64-v3");
+#endif
 }
 bool has_avx512() {
+#ifdef __clang__
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512cd");
+#else
+  return __builtin_cpu_supports("x86-64-v4");
+#endif
 }
 
 constexpr KernelSet kKernelSets[] = {

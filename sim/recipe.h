@@ -27,11 +27,10 @@ struct Recipe {
   std::string text;      // what the user typed
   std::string contract;  // name of the contract row it started from
   Family family = Family::kMx;
-  BlockFormat format{};            // geometry; the element of hif4:width=3|5 is already substituted
-  MxOptions mx{};                  // meaningful for kMx
-  Nvfp4Options nvfp4{};            // meaningful for kNvfp4
-  Hif4Options hif4{};              // meaningful for kHif4
-  std::vector<std::string> notes;  // e.g. what the contract's source does with a ragged row
+  BlockFormat format{};  // geometry; the element of hif4:width=3|5 is already substituted
+  MxOptions mx{};        // meaningful for kMx
+  Nvfp4Options nvfp4{};  // meaningful for kNvfp4
+  Hif4Options hif4{};    // meaningful for kHif4
 
   Ragged ragged() const;
   // The contract's source refuses a row length that is no multiple of the block.

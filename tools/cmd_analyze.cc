@@ -1,9 +1,9 @@
 // cmd_analyze.cc: the main job. A finished result is never lost: an output file that cannot be
 // written does not keep the table from stdout, nor the other way round.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -86,17 +86,25 @@ std::optional<double> number(const Value& value) {
   return std::nullopt;
 }
 
-// Says which rows break which limit; true when any does.
+// Where an undefined figure hides no loss: nothing was there, or nothing was lost.
+bool lossless(const Row& row) {
+  return number(row.figure("elements")) == 0 || number(row.figure("exact")) == 1;
+}
+
+// Says which rows break which limit; true when any does. A gate fails closed: a figure that is
+// undefined, as of a tensor of NaNs, says nothing about the limit.
 bool check_thresholds(const Report& report, const std::vector<Threshold>& thresholds) {
   bool failed = false;
   for (const Threshold& threshold : thresholds) {
     for (const Row& row : report.results) {
-      const auto value = number(row.figures.at(static_cast<std::size_t>(threshold.column)));
-      if (!value || !threshold.exceeded_by(*value)) continue;
+      const auto column = static_cast<std::size_t>(threshold.column);
+      const auto value = number(row.figures.at(column));
+      const std::string_view key = columns()[column].key;
+      if (value ? !threshold.exceeded_by(*value) : lossless(row)) continue;
       failed = true;
-      complain(fmt::format("{} holds for {}:{} with {}: {} is {}", threshold.text, row.file,
-                           row.tensor, row.recipe,
-                           columns()[static_cast<std::size_t>(threshold.column)].key, *value));
+      const std::string place = fmt::format("for {}:{} with {}", row.file, row.tensor, row.recipe);
+      complain(value ? fmt::format("{} holds {}: {} is {}", threshold.text, place, key, *value)
+                     : fmt::format("{} is undefined {}", key, place));
     }
   }
   return failed;
@@ -136,10 +144,38 @@ void write_output(const Output& output, const Report& report) {
   file.commit();
 }
 
+// One thread works on a tile of 2^20 elements with about 24 bytes for each (analysis/analyze.cc).
+constexpr std::int64_t kLeastMemory = std::int64_t{24} << 20;
+
+// --memory 64M: bytes, or units of 1024^n.
+std::int64_t parse_memory(const std::string& text) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--memory '{}': {}; the least is {}M", text, why, kLeastMemory >> 20));
+  };
+  constexpr std::string_view kUnits = "KMGT";
+  std::int64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
+  if (error == std::errc::result_out_of_range) refuse("this exceeds 64 bits");
+  std::string unit(rest, end);
+  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (unit.ends_with('B')) unit.pop_back();
+  if (unit.size() == 2 && unit[1] == 'I') unit.pop_back();
+  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit) + 1;
+  if (error != std::errc{} || unit.size() > 1 || power > kUnits.size()) {
+    refuse("expected a whole number with K, M, G, T or nothing behind it (1024-based)");
+  }
+  for (std::size_t i = 0; i < power; ++i) {
+    if (__builtin_mul_overflow(bytes, std::int64_t{1024}, &bytes)) refuse("this exceeds 64 bits");
+  }
+  if (bytes < kLeastMemory) refuse("one thread needs more");
+  return bytes;
+}
+
 struct AnalyzeArguments : CommonOptions {
   std::vector<std::string> files, recipes, out, fail_if, group_by;
-  std::uint64_t memory = std::uint64_t{1} << 30;
-  std::string percentiles = "sample";
+  std::string memory = "1G", percentiles = "sample";
   std::int64_t map_size = 0;
   bool csv = false;
 };
@@ -157,6 +193,9 @@ int run_analyze(AnalyzeArguments& arguments) {
   }
   std::vector<Threshold> thresholds;
   for (const std::string& text : arguments.fail_if) thresholds.push_back(parse_threshold(text));
+  options.memory_bytes = parse_memory(arguments.memory);
+  std::vector<Operand> operands;
+  for (const std::string& file : arguments.files) operands.push_back(parse_operand(file));
   std::vector<Output> outputs;
   std::set<std::string> paths;
   for (const std::string& path : arguments.out) {
@@ -164,6 +203,7 @@ int run_analyze(AnalyzeArguments& arguments) {
     if (!paths.insert(path).second) {
       throw Error(ErrorKind::kUsage, fmt::format("--out {}: given twice", path));
     }
+    refuse_out_as_input(path, operands, arguments.dtype_hint);
     check_writable(outputs.back());
   }
 
@@ -172,7 +212,6 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.axis = arguments.axis;
   options.backend = arguments.backend;
   options.threads = arguments.threads;
-  options.memory_bytes = static_cast<std::int64_t>(arguments.memory);
   options.full_percentiles = arguments.percentiles == "full";
   options.map_size = arguments.map_size;
   options.group_by = arguments.group_by;
@@ -192,15 +231,8 @@ int run_analyze(AnalyzeArguments& arguments) {
                          : "the input holds no tensor that could be analyzed");
   }
 
-  int exit_code = 0;
+  int exit_code = complain_of(report.errors, !arguments.json && !arguments.csv);
   const auto failed = [&](int code) { exit_code = std::max(exit_code, code); };
-  // The table ends with the same messages: on one terminal once is enough.
-  const bool table_shows_errors = !arguments.json && !arguments.csv &&
-                                  ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
-  for (const ErrorRecord& error : report.errors) {
-    if (!table_shows_errors) complain(error.message);
-    failed(error.exit_code);
-  }
   for (const Output& output : outputs) {
     if (report.interrupted) {
       complain(fmt::format("{}: not written, the run was interrupted", output.path));
@@ -217,7 +249,7 @@ int run_analyze(AnalyzeArguments& arguments) {
                : arguments.csv ? render_csv(report, provenance())
                                : render_text(report, provenance()));
   if (check_thresholds(report, thresholds)) failed(kExitThreshold);
-  return report.interrupted ? kExitInterrupted : exit_code;
+  return report.interrupted ? stop_exit_code() : exit_code;
 }
 
 }  // namespace
@@ -233,9 +265,12 @@ void add_analyze(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   add_filter(*sub, arguments->filter);
   add_arithmetic_options(*sub, *arguments);
-  sub->add_option("--memory", arguments->memory, "upper limit, with K, M or G (1024-based)")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("1G");
+  sub->add_option("--memory", arguments->memory,
+                  fmt::format("upper limit, with K, M or G (1024-based); {}M or more for each "
+                              "thread, else fewer run",
+                              kLeastMemory >> 20))
+      ->type_name("SIZE")
+      ->capture_default_str();
   sub->add_option("--percentiles", arguments->percentiles,
                   "of every 16th strip of 64 blocks, or of all elements")
       ->check(CLI::IsMember({"sample", "full"}))
@@ -248,8 +283,10 @@ void add_analyze(CLI::App& app, int& exit_code) {
                   "also aggregate by the first capture (or match) of this regular expression")
       ->type_name("REGEX")
       ->allow_extra_args(false);
-  sub->add_option("--fail-if", arguments->fail_if,
-                  "exit with code 1 when METRIC>VALUE (or >= < <=) holds for any row; repeatable")
+  sub->add_option(
+         "--fail-if", arguments->fail_if,
+         "exit with code 1 when METRIC>VALUE (or >= < <=) holds for any row, or when "
+         "METRIC is undefined (null) for a row that is neither exact nor empty; repeatable")
       ->type_name("CONDITION")
       ->allow_extra_args(false);
   sub->add_option("--out", arguments->out, "also write FILE.json or FILE.csv; repeatable")

@@ -1,8 +1,6 @@
 // cmd_info.cc: what a container holds, from its header alone.
 #include <fmt/format.h>
 
-#include <map>
-
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -21,15 +19,28 @@ struct Totals {
     elements += tensor.elements;
     bytes += tensor.bytes;
   }
+  void add(const Totals& o) {
+    tensors += o.tensors;
+    elements += o.elements;
+    bytes += o.bytes;
+  }
   Json json() const { return {{"tensors", tensors}, {"elements", elements}, {"bytes", bytes}}; }
 };
 
 using Accepts = std::function<bool(const std::string&)>;
 
-// One FILE or FILE:TENSOR.
-void list_tensors(const std::string& operand_text, const InfoOptions& options,
-                  const Accepts& accepts, Totals& all, Json& out, std::string& text) {
-  const Operand operand = split_operand(operand_text);
+// What a run found; errors and skipped files do not end it.
+struct Listing {
+  Json results = Json::array();
+  std::string text;  // one section per container
+  std::vector<Report::Source> sources;
+  std::vector<ErrorRecord> errors, skipped;
+  Totals totals;
+};
+
+// One container, or one tensor of it.
+void list_tensors(const Operand& operand, const InfoOptions& options, const Accepts& accepts,
+                  Listing& out) {
   const auto source = open_source(operand.file, {options.dtype_hint});
   TextTable table;
   table.column("tensor", Align::kLeft);
@@ -38,21 +49,21 @@ void list_tensors(const std::string& operand_text, const InfoOptions& options,
   table.column("elements", Align::kRight);
   table.column("bytes", Align::kRight);
   Totals totals;
+  Json results = Json::array();
   bool found = operand.tensor.empty();
   for (const TensorInfo& tensor : source->tensors()) {
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
     totals.add(tensor);
-    all.add(tensor);
     const std::string dtype =
         tensor.dtype == DType::kOther ? tensor.dtype_text : std::string(dtype_name(tensor.dtype));
-    out["results"].push_back({{"file", tensor.file},
-                              {"tensor", tensor.name},
-                              {"dtype", dtype},
-                              {"shape", tensor.shape},
-                              {"elements", tensor.elements},
-                              {"bytes", tensor.bytes}});
+    results.push_back({{"file", tensor.file},
+                       {"tensor", tensor.name},
+                       {"dtype", dtype},
+                       {"shape", tensor.shape},
+                       {"elements", tensor.elements},
+                       {"bytes", tensor.bytes}});
     table.row({printable(tensor.name), printable(dtype), dimensions(tensor.shape),
                std::to_string(tensor.elements), std::to_string(tensor.bytes)});
   }
@@ -61,38 +72,82 @@ void list_tensors(const std::string& operand_text, const InfoOptions& options,
                                               operand.file, operand.tensor));
   }
   const SourceInfo& info = source->info();
-  out["sources"].push_back(
-      {{"file", info.path}, {"container", info.container}, {"bytes", info.bytes}});
+  out.sources.push_back({info.path, info.container, info.bytes});
+  out.totals.add(totals);
+  for (Json& row : results) out.results.push_back(std::move(row));
   table.rule();
   table.row({fmt::format("{} tensor{}", totals.tensors, totals.tensors == 1 ? "" : "s"), "", "",
              std::to_string(totals.elements), std::to_string(totals.bytes)});
-  text += fmt::format("{} ({}, {} bytes)\n{}", printable(info.path), info.container, info.bytes,
-                      table.str());
+  if (!out.text.empty()) out.text += '\n';
+  out.text += fmt::format("{} ({}, {} bytes)\n{}", printable(info.path), info.container, info.bytes,
+                          table.str());
+}
+
+// A directory stands for its files, as in analyze: a bad one does not hide the others.
+std::vector<Operand> containers_of(const Operand& operand, Listing& out) {
+  if (!operand.tensor.empty()) return {operand};
+  std::vector<Operand> containers;
+  for (const std::string& file : container_files(operand.file)) containers.push_back({file, ""});
+  for (const std::string& file : unread_containers(operand.file)) {
+    out.skipped.push_back({file, "", file + ": this version does not read such containers", 4});
+  }
+  return containers;
+}
+
+std::string as_text(const Listing& listing) {
+  std::string text = listing.text;
+  if (listing.sources.size() > 1) {
+    text += fmt::format("\ntotal: {} tensors, {} elements, {} bytes\n", listing.totals.tensors,
+                        listing.totals.elements, listing.totals.bytes);
+  }
+  const auto append = [&](const char* heading, const std::vector<ErrorRecord>& records) {
+    if (records.empty()) return;
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", heading);
+    for (const ErrorRecord& record : records) {
+      text += fmt::format("  {}\n", printable(record.message));
+    }
+  };
+  append("skipped", listing.skipped);
+  append("errors", listing.errors);
+  return text;
+}
+
+std::string as_json(const Listing& listing) {
+  Json out = json_envelope(provenance());
+  out["results"] = listing.results;
+  for (const ErrorRecord& error : listing.errors) out["errors"].push_back(to_json(error));
+  out["skipped"] = Json::array();
+  for (const ErrorRecord& file : listing.skipped) {
+    out["skipped"].push_back({{"file", file.file}, {"message", file.message}});
+  }
+  out["sources"] = sources_json(listing.sources);
+  out["totals"] = listing.totals.json();
+  return json_text(out);
 }
 
 int run_info(const InfoOptions& options) {
   const Accepts accepts = options.filter.compile();
-  Json out = json_envelope(provenance());
-  out["sources"] = Json::array();
-  std::string text;
-  Totals all;
-  int exit_code = 0;
-  for (const std::string& file : options.files) {
-    if (!text.empty()) text += '\n';
+  std::vector<Operand> operands;
+  for (const std::string& file : options.files) operands.push_back(parse_operand(file));
+  Listing listing;
+  const auto record = [&](const Operand& operand, const Error& error) {
+    listing.errors.push_back({operand.file, operand.tensor, error.what(), error.exit_code()});
+  };
+  for (const Operand& operand : operands) {
     try {
-      list_tensors(file, options, accepts, all, out, text);
+      for (const Operand& container : containers_of(operand, listing)) {
+        try {
+          list_tensors(container, options, accepts, listing);
+        } catch (const Error& error) {
+          record(container, error);
+        }
+      }
     } catch (const Error& error) {
-      complain(error.what());
-      out["errors"].push_back(to_json(ErrorRecord{file, "", error.what(), error.exit_code()}));
-      exit_code = std::max(exit_code, error.exit_code());
+      record(operand, error);
     }
   }
-  out["totals"] = all.json();
-  if (options.files.size() > 1) {
-    text += fmt::format("\ntotal: {} tensors, {} elements, {} bytes\n", all.tensors, all.elements,
-                        all.bytes);
-  }
-  write_stdout(options.json ? json_text(out) : text);
+  const int exit_code = complain_of(listing.errors, !options.json);
+  write_stdout(options.json ? as_json(listing) : as_text(listing));
   return exit_code;
 }
 
@@ -103,6 +158,7 @@ void add_info(CLI::App& app, int& exit_code) {
   CLI::App* sub = app.add_subcommand("info", "names, dtypes, shapes and bytes, header only");
   sub->add_option("FILE", options->files, "FILE, DIRECTORY or FILE:TENSOR")->required();
   add_filter(*sub, options->filter);
+  add_dtype(*sub, *options);
   sub->add_flag("--json", options->json, "print JSON instead of the table");
   sub->footer("Example:\n  fp4scope info data/sample/use_lite_slice.safetensors --exclude f32");
   sub->callback([options, &exit_code] { exit_code = run_info(*options); });

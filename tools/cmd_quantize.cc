@@ -1,8 +1,6 @@
 // cmd_quantize.cc: quantize and dequantize, whole files to and from fp4scope's own layout.
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -13,16 +11,6 @@ namespace {
 struct ConvertOptions : CommonOptions {
   std::string in, out, recipe;
 };
-
-// Renaming the finished file over its own source would destroy the original.
-void refuse_same_file(const ConvertOptions& options) {
-  std::error_code ignored;
-  if (std::filesystem::equivalent(split_operand(options.in).file, options.out, ignored)) {
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("{}: the output would replace the input; give another OUT", options.out));
-  }
-}
 
 std::string as_text(const QuantizeResult& result, const std::string& out_path,
                     const Recipe* recipe) {
@@ -54,11 +42,13 @@ std::string as_text(const QuantizeResult& result, const std::string& out_path,
 std::string as_json(const QuantizeResult& result, const ConvertOptions& options,
                     const Recipe* recipe) {
   Json out = json_envelope(provenance());
+  out["fp4scope"]["threads"] = result.threads;
   for (const QuantizedTensorInfo& tensor : result.tensors) {
     Json row = {{"file", options.in},           {"tensor", tensor.tensor},
                 {"dtype", tensor.dtype},        {"shape", tensor.shape},
                 {"elements", tensor.elements},  {"bytes_in", tensor.bytes_in},
                 {"bytes_out", tensor.bytes_out}};
+    row["backend"] = result.backend;
     if (recipe != nullptr) {
       row["recipe"] = recipe->text;
       row["recipe_full"] = to_full_string(*recipe);
@@ -66,6 +56,7 @@ std::string as_json(const QuantizeResult& result, const ConvertOptions& options,
     out["results"].push_back(std::move(row));
   }
   out["skipped"] = result.skipped;
+  out["sources"] = sources_json(result.sources);
   out["out"] = options.out;
   return json_text(out);
 }
@@ -76,7 +67,7 @@ int run_convert(const ConvertOptions& options, Convert convert) {
   QuantizeOptions job;
   const bool has_recipe = !options.recipe.empty();
   if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options.verbose);
-  refuse_same_file(options);
+  (void)parse_operand(options.in);
   job.filter = options.filter;
   job.axis = options.axis;
   job.backend = options.backend;

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 
 #include "analysis/io/message.h"
+#include "analysis/io/mmap.h"
 #include "analysis/io/sinks.h"
 #include "version.h"
 
@@ -16,13 +19,41 @@ namespace {
 
 Provenance g_provenance;
 std::atomic<bool> g_stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);  // used in a signal handler
+std::atomic<int> g_stop_signal{SIGINT};
+// Both are used in a signal handler.
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-extern "C" void handle_stop(int) {
+extern "C" void handle_stop(int signal) {
   if (g_stop.exchange(true)) {
     remove_unfinished_files();
-    _exit(kExitInterrupted);
+    _exit(128 + signal);
   }
+  g_stop_signal.store(signal);
+}
+
+// Only async-signal-safe calls: no allocation, no formatting.
+extern "C" void handle_bus_error(int, siginfo_t* info, void*) {
+  static std::atomic_flag reported = ATOMIC_FLAG_INIT;
+  // Other threads wait here for the end of the process.
+  while (reported.test_and_set()) ::pause();
+  char line[4608];  // the longest path is 4096 bytes
+  std::size_t length = 0;
+  const auto append = [&](const char* text) {
+    for (; *text != '\0' && length + 1 < sizeof line; ++text) {
+      const auto byte = static_cast<unsigned char>(*text);
+      // A file name may hold characters that would steer the terminal.
+      line[length++] = byte < 0x20 || byte == 0x7F ? '?' : *text;
+    }
+  };
+  // Sent by another process, the signal has no address.
+  const char* file = info->si_code > 0 ? mapped_file_at(info->si_addr) : nullptr;
+  append("fp4scope: ");
+  append(file != nullptr ? file : "an input file");
+  append(" was cut short or could not be read while it was being read");
+  line[length++] = '\n';
+  (void)!::write(STDERR_FILENO, line, length);
+  remove_unfinished_files();
+  _exit(kExitData);
 }
 
 // Returns errno, or 0. Partial writes go on, signals do not interrupt.
@@ -60,6 +91,17 @@ void complain(const std::string& message) {
   (void)write_all(STDERR_FILENO, fmt::format("fp4scope: {}\n", printable(message)));
 }
 
+int complain_of(const std::vector<ErrorRecord>& errors, bool table_on_stdout) {
+  const bool shown =
+      table_on_stdout && ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
+  int exit_code = 0;
+  for (const ErrorRecord& error : errors) {
+    if (!shown) complain(error.message);
+    exit_code = std::max(exit_code, error.exit_code);
+  }
+  return exit_code;
+}
+
 void install_signal_handlers() {
   struct sigaction action {};
   action.sa_handler = handle_stop;
@@ -67,12 +109,24 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // nohup has it ignored, and so it stays.
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  struct sigaction bus {};
+  bus.sa_sigaction = handle_bus_error;
+  bus.sa_flags = SA_SIGINFO;
+  sigemptyset(&bus.sa_mask);
+  sigaction(SIGBUS, &bus, nullptr);
   // Writes report EPIPE and EFBIG instead.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 const std::atomic<bool>& stop_requested() {
   return g_stop;
+}
+int stop_exit_code() {
+  return 128 + g_stop_signal.load();
 }
 
 Progress::Progress(bool quiet) : enabled_(!quiet && ::isatty(STDERR_FILENO) != 0) {}
@@ -119,8 +173,12 @@ void add_arithmetic_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--threads", options.threads, "0: all cores")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+  add_dtype(app, options);
+}
+
+void add_dtype(CLI::App& app, CommonOptions& options) {
   app.add_option("--dtype", options.dtype_hint, "type of npy files whose header names none")
-      ->check(CLI::IsMember({"bf16", "e4m3", "e5m2", "raw"}));
+      ->check(CLI::IsMember({"bf16", "e4m3", "e5m2", "e8m0", "raw"}));
 }
 
 void add_output_options(CLI::App& app, CommonOptions& options) {
@@ -128,6 +186,54 @@ void add_output_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("--quiet", options.quiet, "no progress bar");
   app.add_flag("--verbose", options.verbose,
                "say on stderr what each recipe means and why backends refuse it");
+}
+
+Operand parse_operand(const std::string& text) {
+  const Operand operand = split_operand(text);
+  if (operand.tensor.empty() && operand.file != text) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: the tensor name after the colon is empty, expected FILE:TENSOR or "
+                            "FILE alone",
+                            text));
+  }
+  return operand;
+}
+
+void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
+                         const std::string& dtype_hint) {
+  const auto refuse_one_of = [&](const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(path, file, ignored)) {
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("--out {} would replace the input file {}", path, file));
+      }
+    }
+  };
+  // A file that does not exist replaces none.
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return;
+  const auto readable = [](const auto& list) -> std::vector<std::string> {
+    try {
+      return list();
+    } catch (const Error&) {
+      return {};  // the analysis reports it
+    }
+  };
+  for (const Operand& operand : operands) {
+    for (const std::string& file : readable([&] { return container_files(operand.file); })) {
+      refuse_one_of({file});
+      refuse_one_of(readable([&] { return source_files(*open_source(file, {dtype_hint})); }));
+    }
+  }
+}
+
+Json sources_json(const std::vector<Report::Source>& sources) {
+  Json out = Json::array();
+  for (const Report::Source& source : sources) {
+    out.push_back(
+        {{"file", source.path}, {"container", source.container}, {"bytes", source.bytes}});
+  }
+  return out;
 }
 
 Recipe parse_recipe_option(const std::string& text, bool verbose) {

@@ -1,5 +1,5 @@
-// common.h: what the verbs share: options, standard output that cannot fail silently, progress,
-// Ctrl-C and the table of commands.
+// common.h: what the verbs share: options, operands, standard output that cannot fail silently,
+// progress, signals and the table of commands.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -18,7 +18,6 @@ namespace fp4scope::tools {
 inline constexpr int kExitThreshold = 1;
 inline constexpr int kExitData = 3;
 inline constexpr int kExitUnsupported = 4;
-inline constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells expect it
 
 // Version and git revision of this build with the arguments as typed; set once by main.
 const Provenance& provenance();
@@ -29,12 +28,19 @@ void set_provenance(int argc, char** argv);
 void write_stdout(const std::string& text);
 // "fp4scope: MESSAGE" on stderr; control characters are escaped.
 void complain(const std::string& message);
+// Complains of each error, unless both streams are one terminal and the table on stdout ends with
+// the same messages. Returns the highest exit code, 0 without errors.
+int complain_of(const std::vector<ErrorRecord>& errors, bool table_on_stdout);
 
-// --- Ctrl-C ---
-// The first SIGINT or SIGTERM asks the running analysis to stop; the second one removes unfinished
-// output files and ends the process. A closed pipe and a file size limit become write errors.
+// --- signals ---
+// The first SIGINT, SIGTERM or SIGHUP asks the running analysis to stop; the second one removes
+// unfinished output files and ends the process. SIGBUS, which an input file that is cut while it is
+// mapped raises, becomes one sentence and kExitData. A closed pipe and a file size limit become
+// write errors.
 void install_signal_handlers();
 const std::atomic<bool>& stop_requested();
+// 128 + the number of the first signal that asked to stop, as shells expect it.
+int stop_exit_code();
 
 // Bar with ETA on stderr, only on a terminal, without --quiet and after the first second.
 class Progress {
@@ -60,9 +66,19 @@ struct CommonOptions {
   std::string backend = "auto", dtype_hint;
 };
 void add_filter(CLI::App& app, TensorFilter& filter);
+void add_dtype(CLI::App& app, CommonOptions& options);
 void add_arithmetic_options(CLI::App& app,
                             CommonOptions& options);             // axis, backend, threads, dtype
 void add_output_options(CLI::App& app, CommonOptions& options);  // json, quiet, verbose
+
+// FILE, DIRECTORY or FILE:TENSOR. Throws Error(kUsage) when nothing follows the colon.
+Operand parse_operand(const std::string& text);
+// --out PATH must not replace a file that the operands read: throws Error(kUsage).
+void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
+                         const std::string& dtype_hint);
+
+// "sources" of the JSON output.
+Json sources_json(const std::vector<Report::Source>& sources);
 
 // Parses a recipe of the command line; --verbose prints its forms and why backends refuse it.
 Recipe parse_recipe_option(const std::string& text, bool verbose);

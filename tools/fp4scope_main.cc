@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     return tools::run(argc, argv);
   } catch (const Error& error) {
     tools::complain(error.what());
-    return tools::stop_requested() ? tools::kExitInterrupted : error.exit_code();
+    return tools::stop_requested() ? tools::stop_exit_code() : error.exit_code();
   } catch (const std::bad_alloc&) {
     tools::complain("not enough memory for this input");
     return tools::kExitUnsupported;

@@ -30,11 +30,10 @@ grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log" | grep -vE ' Passed |\*\*\*Skipped|Not
   grep -E "^$number: " "$log" | tail -n 60
 done
 
-# Why a test was skipped: its own line, "12: SKIPPED: reason"; the first one if there are several.
-grep -E '^[0-9]+: *SKIPPED: ' "$log" | awk '!seen[$1]++' | while IFS= read -r line; do
-  number=${line%%:*}
-  name=$(grep -E "Test +#$number: " "$log" | head -n 1 | sed -E 's/^.*Test +#[0-9]+: ([^ ]+).*/\1/')
-  echo "skipped $name: ${line#*SKIPPED: }"
+# Why: the lines "12: SKIPPED: reason" of the entries that ctest calls skipped.
+grep -E '^ *[0-9]+/[0-9]+ Test +#.*\*\*\*Skipped' "$log" |
+  sed -E 's/^.*Test +#([0-9]+): ([^ ]+).*/\1 \2/' | while read -r number name; do
+  grep -E "^$number: SKIPPED: " "$log" | sort -u | sed "s/^$number: SKIPPED: /skipped $name: /"
 done
 
 if [ "$total" -eq 0 ]; then failed=1; fi

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 
 #include "analysis/io/message.h"
 #include "analysis/io/widen.h"
+#include "formats/minifloat.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -206,10 +208,20 @@ void MappedSource::widen_rows(std::size_t index, const Rect& rect, float* out) c
     gather(index, rect, reinterpret_cast<unsigned char*>(out));
     return;
   }
+  if (tensor.dtype == DType::kF8E4M3 || tensor.dtype == DType::kF8E5M2) {
+    const MinifloatSpec& spec = tensor.dtype == DType::kF8E4M3 ? kE4M3 : kE5M2;
+    std::array<float, 256> values;
+    for (std::uint32_t code = 0; code < 256; ++code) values[code] = decode<Lane<1>>(spec, code);
+    std::vector<unsigned char> stored(static_cast<std::size_t>(rect.rows * rect.cols));
+    gather(index, rect, stored.data());
+    std::transform(stored.begin(), stored.end(), out,
+                   [&](unsigned char code) { return values[code]; });
+    return;
+  }
   if (tensor.dtype != DType::kF16 && tensor.dtype != DType::kBF16) {
     throw Error(
         ErrorKind::kUnsupported,
-        fmt::format("{}: tensor {} is {}, expected F32, F16 or BF16", printable(tensor.file),
+        fmt::format("{}: tensor {} is {}, expected F32, F16, BF16 or FP8", printable(tensor.file),
                     in_quotes(tensor.name), printable(tensor.dtype_text)));
   }
   const auto widen = tensor.dtype == DType::kF16 ? widen_run<widen_f16> : widen_run<widen_bf16>;

@@ -31,6 +31,17 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
+// Well-formed sequences that a terminal acts on instead of showing: C1 controls (U+0080..9F),
+// direction marks and overrides (U+200E, U+200F, U+202A..2E, U+2066..69).
+bool steers_terminal(std::string_view sequence) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  if (sequence.size() != 3 || byte(0) != 0xE2) return false;
+  if (byte(1) == 0x80)
+    return byte(2) == 0x8E || byte(2) == 0x8F || (byte(2) >= 0xAA && byte(2) <= 0xAE);
+  return byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;
+}
+
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t limit) {
@@ -42,6 +53,11 @@ std::string printable(std::string_view text, std::size_t limit) {
     if (n == 0 || b < 0x20 || b == 0x7F) {
       out += fmt::format("\\x{:02x}", b);
       ++i;
+    } else if (steers_terminal(text.substr(i, n))) {
+      for (std::size_t k = 0; k < n; ++k) {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i + k]));
+      }
+      i += n;
     } else {
       out.append(text.substr(i, n));
       i += n;

@@ -17,6 +17,23 @@ namespace {
 
 constexpr std::int64_t kDropAfterBytes = std::int64_t{128} << 20;
 
+// Open mappings, for mapped_file_at(). A set of more shards than slots only loses the name.
+constexpr std::size_t kSlots = 4096;
+std::atomic<const MappedFile*> open_mappings[kSlots];
+
+void remember(const MappedFile* file) {
+  for (auto& slot : open_mappings) {
+    const MappedFile* expected = nullptr;
+    if (slot.compare_exchange_strong(expected, file)) return;
+  }
+}
+void forget(const MappedFile* file) {
+  for (auto& slot : open_mappings) {
+    const MappedFile* expected = file;
+    if (slot.compare_exchange_strong(expected, nullptr)) return;
+  }
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -39,9 +56,11 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   data_ = static_cast<const unsigned char*>(map);
   // Tiles are read front to back; a failing hint changes nothing but speed.
   (void)::madvise(map, static_cast<std::size_t>(size_), MADV_SEQUENTIAL);
+  remember(this);
 }
 
 MappedFile::~MappedFile() {
+  forget(this);
   if (data_ != nullptr) {
     ::munmap(const_cast<unsigned char*>(data_), static_cast<std::size_t>(size_));
   }
@@ -72,6 +91,16 @@ void MappedFile::note_read(std::int64_t bytes) const {
   // again.
   (void)::madvise(const_cast<unsigned char*>(data_), static_cast<std::size_t>(size_),
                   MADV_DONTNEED);
+}
+
+const char* mapped_file_at(const void* address) noexcept {
+  const auto* byte = static_cast<const unsigned char*>(address);
+  for (const auto& slot : open_mappings) {
+    const MappedFile* file = slot.load();
+    if (file == nullptr) continue;
+    if (byte >= file->data() && byte - file->data() < file->size()) return file->path().c_str();
+  }
+  return nullptr;
 }
 
 }  // namespace fp4scope

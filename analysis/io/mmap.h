@@ -22,8 +22,8 @@ class MappedFile {
   std::string_view text(std::int64_t offset, std::int64_t bytes) const;
 
   // Throws Error(kData) when the file is now shorter than when it was opened. Best effort: a file
-  // that is cut between this check and the access still ends the process with SIGBUS, as does an
-  // I/O error of the disk.
+  // that is cut between this check and the access raises SIGBUS, as does an I/O error of the disk;
+  // mapped_file_at() tells a handler which file it was.
   void check_length() const;
   // Counts bytes of pages that were touched; after every 128 MiB the resident pages are dropped
   // (they stay in the page cache). Thread-safe.
@@ -36,5 +36,9 @@ class MappedFile {
   const unsigned char* data_ = nullptr;
   mutable std::atomic<std::int64_t> touched_{0};
 };
+
+// The path of the mapped file that holds `address`, or nullptr. Async-signal-safe, for a SIGBUS
+// handler in tools/: the error of a file that is cut while it is mapped.
+const char* mapped_file_at(const void* address) noexcept;
 
 }  // namespace fp4scope

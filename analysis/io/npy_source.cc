@@ -160,8 +160,9 @@ DType hinted_dtype(const std::string& file, const std::string& descr, int bytes,
                    const std::string& hint) {
   const char* choices = bytes == 2 ? "bf16 or raw" : "e4m3, e5m2, e8m0 or raw";
   if (hint.empty()) {
-    refuse(file, fmt::format("descr {} does not say what the elements are; give the dtype as {}",
-                             in_quotes(descr), choices));
+    refuse(file, fmt::format(
+                     "descr {} does not say what the elements are; give the dtype (--dtype) as {}",
+                     in_quotes(descr), choices));
   }
   if (bytes == 2 && hint == "bf16") return DType::kBF16;
   if (bytes == 1 && hint == "e4m3") return DType::kF8E4M3;
@@ -170,7 +171,7 @@ DType hinted_dtype(const std::string& file, const std::string& descr, int bytes,
   if (hint == "raw") return bytes == 1 ? DType::kU8 : DType::kOther;
   refuse(file,
          fmt::format("descr {} has elements of {} byte{}, which cannot be {}; give the dtype "
-                     "as {}",
+                     "(--dtype) as {}",
                      in_quotes(descr), bytes, bytes == 1 ? "" : "s", in_quotes(hint), choices));
 }
 

@@ -210,6 +210,7 @@ int check_entry(const Entry& entry, const std::string& file, std::int64_t data_b
   tensor.elements = *elements;
   tensor.bytes = static_cast<std::int64_t>(entry.end - entry.begin);
   tensor.file = file;
+  tensor.known_dtype = dtype.bits != 0;
   if (dtype.bits == 0) return 0;  // unknown: listed, its size cannot be checked
   bits = *elements * dtype.bits;
   if (tensor.cols() * dtype.bits % 8 != 0) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <unordered_set>
 
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
@@ -159,7 +160,14 @@ std::int64_t dtype_bytes(DType dtype) {
 
 bool is_real(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16;
+         dtype == DType::kBF16 || dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
+
+std::string dtype_label(const TensorInfo& tensor) {
+  // A raw npy descr such as |V1 says less than the hint that typed it.
+  const bool hinted =
+      tensor.dtype != DType::kOther && tensor.dtype_text.find_first_of("VS") != std::string::npos;
+  return hinted ? std::string(dtype_name(tensor.dtype)) : printable(tensor.dtype_text);
 }
 
 // The readers have checked that the product of the nonzero extents fits.
@@ -192,6 +200,12 @@ std::vector<std::string> container_files(const std::string& path) {
   return files;
 }
 
+std::vector<std::string> unread_containers(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {};
+  return files_ending(path, {".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".hdf5", ".gguf"});
+}
+
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options) {
   if (path.empty()) {
     throw Error(ErrorKind::kData, "the file name is empty, expected a file or directory");
@@ -212,6 +226,15 @@ std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOpt
     contents.metadata.clear();  // of which file would be arbitrary
   }
   return std::make_unique<MappedSource>(std::move(contents));
+}
+
+std::vector<std::string> source_files(const TensorSource& source) {
+  std::vector<std::string> files = container_files(source.info().path);
+  std::unordered_set<std::string> seen(files.begin(), files.end());
+  for (const TensorInfo& tensor : source.tensors()) {
+    if (seen.insert(tensor.file).second) files.push_back(tensor.file);
+  }
+  return files;
 }
 
 }  // namespace fp4scope

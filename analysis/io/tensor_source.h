@@ -24,13 +24,15 @@ enum class DType : std::uint8_t {
 };
 std::string_view dtype_name(DType dtype);  // "f64", "f32", "f16", "bf16", "f8_e4m3", ...
 std::int64_t dtype_bytes(DType dtype);     // 0 for kOther
-// Whether analyze and quantize take this dtype as numbers (F64 F32 F16 BF16).
+// Whether analyze and quantize take this dtype as numbers (F64 F32 F16 BF16 and FP8; E8M0 is a
+// scale).
 bool is_real(DType dtype);
 
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kOther;
   std::string dtype_text;           // as the container spells it, for messages
+  bool known_dtype = true;          // false: the container names a dtype that nobody defines
   std::vector<std::int64_t> shape;  // [] for a 0-d tensor
   std::int64_t elements = 0;        // product of the shape, 1 for 0-d
   std::int64_t bytes = 0;           // of the data in the container
@@ -46,14 +48,17 @@ struct SourceInfo {
   std::int64_t bytes = 0;
 };
 
+// For messages: the container's spelling, or the name of a dtype that a hint gave.
+std::string dtype_label(const TensorInfo& tensor);
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual const SourceInfo& info() const = 0;
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   // Elements [row, row+rows) x [col, col+cols) of the tensor flattened to [rows(), cols()], widened
-  // exactly to binary32 (F16, BF16, F32) into `out`, row-major without gaps. F64: use read_f64.
-  // F8 and integer codes: read_raw. Thread-safe. Throws Error(kData) on an I/O error.
+  // exactly to binary32 (F16, BF16, F32, FP8) into `out`, row-major without gaps. F64: use
+  // read_f64. E8M0 and integer codes: read_raw. Thread-safe. Throws Error(kData) on an I/O error.
   virtual void read_f32(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
                         std::int64_t col, std::int64_t cols, float* out) const = 0;
   virtual void read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
@@ -77,5 +82,10 @@ std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOpt
 // and npy files in order of name; `path` itself when it is no directory. For callers that go on
 // after a bad file of a directory. Throws Error(kData) when a directory holds none.
 std::vector<std::string> container_files(const std::string& path);
+// Files of a directory whose names end like containers that this version cannot read (.pt, .gguf,
+// .h5, ...); empty when `path` is no directory.
+std::vector<std::string> unread_containers(const std::string& path);
+// Every file that `source` reads: what an output file must not replace.
+std::vector<std::string> source_files(const TensorSource& source);
 
 }  // namespace fp4scope

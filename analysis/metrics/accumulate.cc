@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "analysis/metrics/totals.h"
-#include "formats/minifloat.h"
+#include "formats/codecs/hif4.h"
+#include "formats/codecs/mx.h"
+#include "formats/codecs/nvfp4.h"
 
 namespace fp4scope {
 namespace {
@@ -34,28 +36,12 @@ int exponent_of(double v) {
   return static_cast<int>(bit_cast<std::uint64_t>(v) >> 52) - offset;
 }
 
-// Where an unbounded grid would round above the largest code: |element value| beyond `limit`, or
-// equal to it when `inclusive` (the tie goes up). limit and values are exact.
-struct SaturationLimit {
-  std::uint32_t code;  // magnitude code of the largest element
-  double value;        // of that code
-  double limit;
-  bool inclusive;
-};
-SaturationLimit saturation_limit(const MinifloatSpec& element, Rounding ties) {
-  const std::uint32_t top = element.max_finite_code();
-  const double value = decode<Lane<1>>(element, top);
-  const double step = value - decode<Lane<1>>(element, top - 1);
-  if (ties == Rounding::kTrunc) return {top, value, value + step, true};
-  const bool tie_goes_up = ties == Rounding::kAway || (ties == Rounding::kEven && (top & 1u) == 1u);
-  return {top, value, value + step / 2, tie_goes_up};
-}
-
 struct Context {
   const TileResult& result;
   Tallies& tallies;
   TileSums& tile;
   SaturationLimit saturation;
+  std::uint32_t top_code;  // magnitude code of the largest element
   std::uint32_t magnitude_mask;
   int scale_bytes;
   std::uint32_t scale_top;  // largest finite scale code
@@ -69,6 +55,8 @@ struct Block {
   const X* x;
   const float* v;
   const std::uint8_t* codes;
+  const std::uint8_t* scale;
+  OuterScale32 outer;
   int n;
   bool scale_is_zero;
 };
@@ -82,13 +70,31 @@ struct BlockCounts {
   X amax{}, max_error{};
 };
 
-// |x| >= limit * scale, the scale being |v| / value: as cross products, which are exact for
-// binary32 sources because limit and value have few bits.
+// Whether the codec clamped element i: its scaled magnitude, computed by the codec's own text, is
+// beyond the largest element. Formats that round binary64 input first see the rounded value.
 template <class X>
-bool is_saturated(const SaturationLimit& s, X x, float v) {
-  const double lhs = static_cast<double>(magnitude(x)) * s.value;
-  const double rhs = static_cast<double>(magnitude(v)) * s.limit;
-  return lhs > rhs || (s.inclusive && lhs == rhs);
+bool is_saturated(const Context& c, const Block<X>& block, int i) {
+  using L = Lane<1>;
+  const Recipe& recipe = c.result.recipe;
+  const X x = magnitude(block.x[i]);
+  double scaled = 0;
+  switch (recipe.family) {
+    case Family::kMx:
+      scaled = mx_scaled(static_cast<double>(x), block.scale[0]);
+      break;
+    case Family::kNvfp4:
+      scaled = static_cast<float>(x) * nvfp4_inverse<L>(block.scale[0], block.outer.encode_scale);
+      break;
+    case Family::kHif4: {
+      const std::uint32_t e8 = block.scale[1] >> (i / 8) & 1u;
+      const std::uint32_t e16 = block.scale[2 + i / 32] >> (i / 4 % 8) & 1u;
+      const float shift = pow2(-static_cast<int>(e8 + e16));
+      scaled = hif4_scaled<L>(recipe.hif4, hif4_input<L>(recipe.hif4, static_cast<float>(x)),
+                              e6m2_reciprocal<L>(block.scale[0]), shift);
+      break;
+    }
+  }
+  return c.saturation.is_exceeded_by(scaled);
 }
 
 // Loops without branches for the usual case that everything is finite.
@@ -109,8 +115,8 @@ BlockCounts<X> count_finite_block(const Context& c, const Block<X>& block) {
     r.underflow_code += (block.x[i] != X{}) & (block.v[i] == 0.0f) & (code == 0);
   }
   for (int i = 0; i < block.n; ++i) {
-    if ((block.codes[i] & c.magnitude_mask) != c.saturation.code || block.v[i] == 0.0f) continue;
-    r.saturated += is_saturated(c.saturation, block.x[i], block.v[i]);
+    if ((block.codes[i] & c.magnitude_mask) != c.top_code || block.v[i] == 0.0f) continue;
+    r.saturated += is_saturated(c, block, i);
   }
   return r;
 }
@@ -133,8 +139,8 @@ BlockCounts<X> count_any_block(const Context& c, const Block<X>& block) {
     if (x != X{} && v == X{}) {
       ++r.underflow;
       r.underflow_code += code == 0;
-    } else if (code == c.saturation.code && v != X{}) {
-      r.saturated += is_saturated(c.saturation, x, block.v[i]);
+    } else if (code == c.top_code && v != X{}) {
+      r.saturated += is_saturated(c, block, i);
     }
   }
   return r;
@@ -235,6 +241,8 @@ void accumulate_blocks(Context& c, const X* x_tile) {
     const Block<X> block{x_tile + row * r.tile.stride + b * width,
                          r.values + row * r.tile.stride + b * width,
                          q.codes.data() + row * q.padded_cols + b * width,
+                         scale,
+                         outer_of_row(r.recipe, r.outer, row),
                          static_cast<int>(std::min<std::int64_t>(width, q.cols - b * width)),
                          r.recipe.family == Family::kNvfp4 && (scale[0] & 0x7f) == 0};
     int finite = 1;
@@ -326,6 +334,7 @@ void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums) {
                   tallies,
                   sums,
                   saturation_limit(recipe.format.element, ties),
+                  recipe.format.element.max_finite_code(),
                   recipe.format.element.magnitude_mask(),
                   recipe.format.scale_bytes,
                   recipe.family == Family::kNvfp4 ? 0x7eu : 0xfeu,

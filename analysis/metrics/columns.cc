@@ -114,10 +114,11 @@ const Figure kFigures[] = {
      [](const Totals& t) { return share(underflow(t.tallies.counts), t.tallies.counts.elements); }},
     {{"underflow_code", "", FigureKind::kCount, "underflow with code 0 under a live scale"},
      FP4SCOPE_COUNT(underflow_code)},
-    {{"underflow_scale", "", FigureKind::kCount, "underflow because the block's scale is zero"},
+    {{"underflow_scale", "", FigureKind::kCount,
+      "underflow because the block's scale, or the outer scale above it, is zero"},
      FP4SCOPE_COUNT(underflow_scale)},
     {{"saturated", "", FigureKind::kCount,
-      "elements that an unbounded grid would have rounded above the largest code"},
+      "elements that were clamped: an unbounded grid would have rounded above the largest code"},
      FP4SCOPE_COUNT(saturated)},
     {{"saturated_share", "saturated", FigureKind::kShare, "saturated over finite elements"},
      [](const Totals& t) {

@@ -9,6 +9,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -109,6 +110,7 @@ struct TileResult {
   const Tile& tile;
   const QuantizedTile& quantized;
   const float* values;  // [rows, cols] with the tile's stride
+  std::span<const OuterScale32> outer;
   std::int64_t first_row, first_block;
   const MapGrid& grid;
   bool full_percentiles;

@@ -49,6 +49,20 @@ FP4SCOPE_HD constexpr typename L::F hif4_product(Hif4Product precision, typename
   return a;
 }
 
+// The normalised element that is rounded: N(a * R) times the shift 2^-(e8+e16), which is exact.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F hif4_scaled(Hif4Options options, typename L::F a,
+                                                typename L::F r, typename L::F shift) {
+  return hif4_product<L>(options.elem, a, r) * shift;
+}
+
+// The value of an element that the algorithm sees: pre-cast first, so that a finite value that
+// overflows BF16 counts as Inf.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F hif4_input(Hif4Options options, typename L::F x) {
+  return options.cast == Hif4Cast::kBf16 ? round_to_bf16<L>(x) : x;
+}
+
 // 1 where the range policy stores 0xFF for a scale factor instead of its E6M2 code.
 template <class L>
 FP4SCOPE_HD constexpr typename L::U hif4_scale_is_ff(Hif4Options options, typename L::F sf) {
@@ -73,9 +87,7 @@ FP4SCOPE_HD constexpr void hif4_quantize(Hif4Options options, MinifloatSpec elem
   U sign[64];
   U nonfinite{};
   for (int i = 0; i < 64; ++i) {
-    U bits = bit_cast<U>(x[i]);
-    // The cast comes first: a finite value that overflows BF16 counts as Inf.
-    if (options.cast == Hif4Cast::kBf16) bits = bit_cast<U>(round_to_bf16<L>(x[i]));
+    U bits = bit_cast<U>(hif4_input<L>(options, x[i]));
     const U input_mag = bits & kMagnitudeMask;
     const auto is_nan = input_mag > kInfBits;
     const auto is_bad = input_mag > kFloatMaxBits;
@@ -137,7 +149,7 @@ FP4SCOPE_HD constexpr void hif4_quantize(Hif4Options options, MinifloatSpec elem
   // Scale byte 0xFF by policy: the level bits and magnitudes are written as zero, signs stay.
   const auto is_empty = hif4_scale_is_ff<L>(options, sf) != U{};
   for (int i = 0; i < 64; ++i) {
-    const F n = hif4_product<L>(options.elem, a[i], r) * shift[i / 4];
+    const F n = hif4_scaled<L>(options, a[i], r, shift[i / 4]);
     const U magnitude = select(is_empty, U{}, encode<L>(element, options.ties, n));
     out.codes[i] = magnitude | (sign[i] << element.magnitude_bits());
   }

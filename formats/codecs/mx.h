@@ -2,6 +2,7 @@
 // Rules: spec/mx.md section 2 (pipeline), 2.1 (scale rules), 2.2 (options); OCP MX v1.0 6.3.
 // x[32] -> codes[32] and the scale byte of one block; Lane<W> holds W blocks.
 #pragma once
+#include "formats/amax.h"
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
 
@@ -32,10 +33,9 @@ FP4SCOPE_HD constexpr MxAmax<L> mx_amax(const typename L::F (&x)[32]) {
   using F = typename L::F;
   U amax{}, nan{};
   for (int i = 0; i < 32; ++i) {
-    const U mag = bit_cast<U>(x[i]) & kMagnitudeMask;
-    const auto is_nan = mag > kInfBits;
-    nan = select(is_nan, U{} + 1u, nan);
-    amax = max_of(amax, select(is_nan, U{}, mag));
+    const U bits = bit_cast<U>(x[i]);
+    nan = select((bits & kMagnitudeMask) > kInfBits, U{} + 1u, nan);
+    amax = max_of(amax, magnitude_without_nan(bits));
   }
   return {(amax >> 23) + kMxExponentOffset, amax & 0x007fffffu, bit_cast<F>(amax), nan,
           select(amax == kInfBits, U{} + 1u, U{})};
@@ -157,6 +157,12 @@ FP4SCOPE_HD constexpr void mx_quantize(MxOptions options, MinifloatSpec element,
   }
 }
 
+// x * 2^(127-s) of a finite scale, exact where binary64 does not underflow.
+FP4SCOPE_HD constexpr double mx_scaled(double x, std::uint32_t scale) {
+  const std::uint64_t field = 1023u + 127u - scale;
+  return x * bit_cast<double>(field << 52);
+}
+
 // binary64 input is cast directly (spec/scalars.md section 7): scaling by a power of two is exact,
 // and rounding to odd keeps one rounding in all.
 FP4SCOPE_HD constexpr void mx_quantize(MxOptions options, MinifloatSpec element,
@@ -164,11 +170,11 @@ FP4SCOPE_HD constexpr void mx_quantize(MxOptions options, MinifloatSpec element,
   const MxAmax<Lane<1>> amax = mx_amax(x);
   out.scale = mx_scale_byte<Lane<1>>(options, element, true, amax);
   const bool is_nan_block = out.scale == 255u;
-  const std::uint64_t field = 1023u + 127u - (is_nan_block ? 127u : out.scale);
-  const double inverse = bit_cast<double>(field << 52);
+  const std::uint32_t finite_scale = is_nan_block ? 127u : out.scale;
   for (int i = 0; i < 32; ++i) {
+    const double scaled = mx_scaled(x[i], finite_scale);
     const std::uint32_t code =
-        mx_element<Lane<1>>(options, element, round_to_odd(x[i] * inverse), x[i] == 0.0);
+        mx_element<Lane<1>>(options, element, round_to_odd(scaled), x[i] == 0.0);
     out.codes[i] = is_nan_block ? 0u : code;
   }
 }

@@ -3,6 +3,7 @@
 // outer encode scale, M = E4M3 ceiling, sf = block scale, q = code. Block maxima come from outside
 // so that 16x16 blocks share the text: block_amax() of 16 rows, then their maximum.
 #pragma once
+#include "formats/amax.h"
 #include "formats/minifloat.h"
 
 namespace fp4scope {
@@ -23,16 +24,39 @@ FP4SCOPE_HD constexpr float nvfp4_encode_scale(float amax, float e4m3_max) {
   return g == 0.0f ? 1.0f : g;
 }
 
+// The second-level scale: tensor or row amax and encode scale g. Options decide which amax counts
+// and whether g comes from it (tensor, row), is 1 (none) or is given.
+struct Nvfp4Outer {
+  float amax;
+  float g;
+};
+FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(Nvfp4Options options, std::uint32_t amax_bits) {
+  const float amax = bit_cast<float>(options.has_amax ? options.amax_bits : amax_bits);
+  switch (options.scale) {
+    case OuterScale::kNone:
+      return {amax, 1.0f};
+    case OuterScale::kGiven:
+      return {amax, bit_cast<float>(options.g_bits)};
+    default:
+      return {amax, nvfp4_encode_scale(amax, static_cast<float>(options.e4m3max))};
+  }
+}
+
 // Magnitude bits of the block maximum; NaN is ignored, as fmaxf does.
 template <class L>
 FP4SCOPE_HD constexpr typename L::U nvfp4_block_amax(const typename L::F (&x)[16]) {
   using U = typename L::U;
   U amax{};
-  for (int i = 0; i < 16; ++i) {
-    const U mag = bit_cast<U>(x[i]) & kMagnitudeMask;
-    amax = max_of(amax, select(mag > kInfBits, U{}, mag));
-  }
+  for (int i = 0; i < 16; ++i) amax = max_of(amax, magnitude_without_nan(bit_cast<U>(x[i])));
   return amax;
+}
+
+// What x is multiplied with. A zero block or an underflowed scale gives 1/0, clamped to the largest
+// finite float.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(typename L::U scale, float g) {
+  using F = typename L::F;
+  return fmin_bound(1.0f / (decode<L>(kUE4M3, scale) * (1.0f / g)), F{} + kFloatMax);
 }
 
 template <class L>
@@ -42,13 +66,10 @@ FP4SCOPE_HD constexpr void nvfp4_quantize(Nvfp4Options options, float g,
   using F = typename L::F;
   using U = typename L::U;
   const F block_amax = bit_cast<F>(block_amax_bits);
-  const float decode_scale = 1.0f / g;
   // 1/6 is multiplied into g first: another order moves E4M3 ties (spec/nvfp4.md section 8).
   const F scale = fmin_bound(block_amax * (g * kSixth), F{} + kFloatMax);
-  out.scale = encode<L>(kE4M3, Rounding::kEven, scale);
-  // A zero block or an underflowed scale gives 1/0, clamped to the largest finite float.
-  const F inverse =
-      fmin_bound(1.0f / (decode<L>(kE4M3, out.scale) * decode_scale), F{} + kFloatMax);
+  out.scale = encode<L>(kUE4M3, Rounding::kEven, scale);
+  const F inverse = nvfp4_inverse<L>(out.scale, g);
   for (int i = 0; i < 16; ++i) {
     const F scaled = x[i] * inverse;
     U code = encode<L>(kE2M1, Rounding::kEven, scaled);
@@ -58,14 +79,17 @@ FP4SCOPE_HD constexpr void nvfp4_quantize(Nvfp4Options options, float g,
   }
 }
 
-// What multiplies a code on decode: spec/nvfp4.md 3.4. `uses_amax`: the published kernel's
-// f = fl(fl(sf*amax) * fl(1/(6M))); otherwise fl(sf * fl(1/g)), as without a recorded amax.
+// What multiplies a code on decode. With a tensor or row scale it is the published kernel's
+// fl(fl(sf*amax) * fl(1/(6M))), spec/nvfp4.md 3.4; with scale=given that needs the amax key, and
+// without it, as with scale=none, fl(sf * fl(1/g)).
 template <class L>
-FP4SCOPE_HD constexpr typename L::F nvfp4_decode_factor(typename L::U scale, bool uses_amax,
-                                                        float amax, float e4m3_max, float g) {
-  const typename L::F sf = decode<L>(kE4M3, scale);
-  if (uses_amax) return (sf * amax) * (1.0f / (6.0f * e4m3_max));
-  return sf * (1.0f / g);
+FP4SCOPE_HD constexpr typename L::F nvfp4_decode_factor(Nvfp4Options options, Nvfp4Outer outer,
+                                                        typename L::U scale) {
+  const typename L::F sf = decode<L>(kUE4M3, scale);
+  const bool by_amax = options.scale == OuterScale::kTensor || options.scale == OuterScale::kRow ||
+                       (options.scale == OuterScale::kGiven && options.has_amax);
+  if (!by_amax) return sf * (1.0f / outer.g);
+  return (sf * outer.amax) * (1.0f / (6.0f * static_cast<float>(options.e4m3max)));
 }
 
 template <class L>

@@ -26,18 +26,6 @@ Number number_at(const Tile& tile, std::int64_t row, std::int64_t col) {
 }
 
 // Outer scale of a row.
-const OuterScale32& outer_of(std::span<const OuterScale32> outer, std::int64_t row) {
-  return outer.size() == 1 ? outer[0] : outer[static_cast<std::size_t>(row)];
-}
-
-void require_outer(const Recipe& recipe, std::int64_t rows, std::span<const OuterScale32> outer) {
-  if (recipe.family != Family::kNvfp4 || outer.size() == 1) return;
-  if (recipe.nvfp4.scale == OuterScale::kRow && std::ssize(outer) == rows) return;
-  throw Error(ErrorKind::kData,
-              fmt::format("oracle: a tile of {} rows came with {} outer scales, expected {}", rows,
-                          outer.size(), recipe.nvfp4.scale == OuterScale::kRow ? rows : 1));
-}
-
 void quantize_mx(const Recipe& recipe, const Tile& tile, QuantizedTile& out) {
   const int size = recipe.format.block;
   std::vector<Number> x(static_cast<std::size_t>(size));
@@ -64,7 +52,7 @@ void quantize_nvfp4(const Recipe& recipe, const Tile& tile, std::span<const Oute
   const int band = recipe.is_2d() ? 16 : 1;  // rows that share a scale byte
   std::vector<float> block;
   for (std::int64_t top = 0; top < tile.rows; top += band) {
-    const float g = outer_of(outer, top).encode_scale;
+    const float g = outer_of_row(recipe, outer, top).encode_scale;
     for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
       block.clear();
       for (std::int64_t row = top; row < top + band; ++row) {
@@ -93,10 +81,7 @@ void quantize_hif4(const Recipe& recipe, const Tile& tile, QuantizedTile& out) {
       }
       const Hif4Group group = encode_hif4(recipe.hif4, x);
       if (group.refused) {
-        throw Error(ErrorKind::kData,
-                    fmt::format("NaN or infinity in the HiF4 group at row {}, column {} of the "
-                                "tile, which nonfinite=error refuses",
-                                row, b * 64));
+        throw RefusedInput(row, "NaN or Inf, which the recipe refuses (nonfinite=error)");
       }
       std::array<std::uint32_t, 4> bytes{group.e6m2, 0, 0, 0};
       for (std::size_t j = 0; j < 8; ++j) bytes[1] |= group.e8[j] << j;
@@ -128,7 +113,7 @@ class OracleBackend final : public Backend {
 
   void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
                 QuantizedTile& out) const override {
-    require_outer(recipe, tile.rows, outer);
+    require_outer(recipe, tile.rows, outer.size());
     resize(out, recipe, tile.rows, tile.cols);
     switch (recipe.family) {
       case Family::kMx:
@@ -143,7 +128,7 @@ class OracleBackend final : public Backend {
   void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                   std::span<const OuterScale32> outer, float* values,
                   std::int64_t stride) const override {
-    require_outer(recipe, tile.rows, outer);
+    require_outer(recipe, tile.rows, outer.size());
     const int size = recipe.format.block;
     const int scale_bytes = recipe.format.scale_bytes;
     for (std::int64_t row = 0; row < tile.rows; ++row) {
@@ -164,7 +149,7 @@ class OracleBackend final : public Backend {
       case Family::kMx:
         return decode_mx(recipe.format.element, scale[0], code);
       case Family::kNvfp4:
-        return decode_te(recipe.nvfp4, outer_of(outer, row), scale[0], code);
+        return decode_te(recipe.nvfp4, outer_of_row(recipe, outer, row), scale[0], code);
       case Family::kHif4: {
         const std::uint32_t e8 = scale[1] >> (i / 8) & 1u;
         const std::uint32_t e16 = scale[2 + i / 32] >> (i / 4 % 8) & 1u;

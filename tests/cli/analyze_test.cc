@@ -214,13 +214,39 @@ TEST_CASE("--fail-if turns a report into a gate") {
   CHECK(result.err.find("8192") != std::string::npos);
 }
 
-TEST_CASE("an undefined figure never fails a gate") {
+TEST_CASE("an undefined figure fails a gate where something may be lost") {
   TempDir folder;
+  // 64 NaNs: no element is left for any figure of error.
+  write_sparse_npy(folder.file("nan.npy"), 1, 64);
+  std::string bytes = read_file(folder.file("nan.npy"));
+  for (std::size_t at = 128; at < bytes.size(); at += 4) bytes.replace(at, 4, "\0\0\xC0\x7F", 4);
+  write_file(folder.file("nan.npy"), bytes);
+  for (const char* metric : {"sqnr_db", "underflow_share", "mse"}) {
+    for (const char* limit : {"<0", ">1000"}) {
+      const Result result = run({"analyze", folder.file("nan.npy"), "-r", "mxfp4:nonfinite=finite",
+                                 "--fail-if", std::string(metric) + limit});
+      CAPTURE(result.err);
+      CHECK(result.code == 1);
+      CHECK(result.err == "fp4scope: " + std::string(metric) + " is undefined for " +
+                              folder.file("nan.npy") + ":nan with mxfp4:nonfinite=finite\n");
+      CHECK(result.out.find("SQNR") != std::string::npos);
+    }
+  }
+  // A count is always defined.
+  CHECK(run({"analyze", folder.file("nan.npy"), "-r", "mxfp4", "--fail-if", "nonfinite_in<64"})
+            .code == 0);
+}
+
+TEST_CASE("an undefined figure fails no gate where nothing was lost or nothing was there") {
+  TempDir folder;
+  write_sparse_npy(folder.file("empty.npy"), 0, 64);
   write_sparse_npy(folder.file("zeros.npy"), 4, 64);
   const std::vector<std::string> args = {"analyze", folder.file("zeros.npy"), "-r", "mxfp4"};
   for (const char* condition : {"sqnr_db<1000", "underflow_share>=0", "sqnr_db>-1000"}) {
     std::vector<std::string> all = args;
     all.insert(all.end(), {"--fail-if", condition});
+    CHECK(run(all).code == 0);
+    all[1] = folder.file("empty.npy");
     CHECK(run(all).code == 0);
   }
 }
@@ -235,7 +261,18 @@ TEST_CASE("--verbose says what a recipe means, on stderr") {
 
 TEST_CASE("--memory takes suffixes and changes no figure") {
   const std::string usual = without_provenance(run({"analyze", kSample, "--json"}).out);
-  for (const char* memory : {"64M", "2G", "300000K"}) {
+  for (const char* memory : {"24M", "64m", "2G", "2GiB", "300000K", "25165824"}) {
+    CAPTURE(memory);
     CHECK(without_provenance(run({"analyze", kSample, "--json", "--memory", memory}).out) == usual);
   }
+}
+
+TEST_CASE("--memory allows one thread for every 24 MiB") {
+  const auto threads = [](const char* memory) {
+    return analyze_json({kSample, "--memory", memory, "--threads", "3"})["fp4scope"]["threads"];
+  };
+  CHECK(threads("24M") == 1);
+  CHECK(threads("49151K") == 1);
+  CHECK(threads("48M") == 2);
+  CHECK(threads("1G") == 3);
 }

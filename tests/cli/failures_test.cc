@@ -68,6 +68,7 @@ TEST_CASE("a result that standard output does not take is an error, and --out fi
         run({"analyze", kSample, "-r", "mxfp4", "--out", folder.file("r.json")}, {.out = out});
     CHECK(result.code == 3);
     CHECK(contains(result.err, "standard output"));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
     CHECK(json::parse(read_file(folder.file("r.json")))["results"].size() == 4);
     CHECK(run({"formats"}, {.out = out}).code == 3);
     CHECK(run({"--help"}, {.out = out}).code == 3);
@@ -107,7 +108,7 @@ TEST_CASE("an --out target that cannot be written is found before the work start
   }
 }
 
-TEST_CASE("Ctrl-C ends the run soon and leaves no part of a file") {
+TEST_CASE("Ctrl-C, SIGTERM and SIGHUP end the run soon and leave no part of a file") {
   TempDir folder;
   write_sparse_npy(folder.file("huge.npy"), 1 << 17, 1 << 15);
   std::filesystem::create_directory(folder.path() / "out");
@@ -117,7 +118,7 @@ TEST_CASE("Ctrl-C ends the run soon and leaves no part of a file") {
       {"quantize", folder.file("huge.npy"), folder.file("out/q.safetensors"), "-r", "nvfp4",
        "--backend", "reference", "--threads", "1"}};
   for (const auto& command : commands) {
-    for (const int signal : {SIGINT, SIGTERM}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       CAPTURE(command[0]);
       auto sent = std::chrono::steady_clock::now();
       const Result result = run(command, {.meanwhile = [&](pid_t pid) {
@@ -126,7 +127,7 @@ TEST_CASE("Ctrl-C ends the run soon and leaves no part of a file") {
                                   ::kill(pid, signal);
                                 }});
       CAPTURE(result.err);
-      CHECK(result.code == 130);
+      CHECK(result.code == 128 + signal);
       CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(10));
       CHECK(names_in(folder.path() / "out").empty());
     }
@@ -160,17 +161,162 @@ TEST_CASE("a second Ctrl-C ends the run at once") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{"x.npy"});
 }
 
+TEST_CASE("an input file that is cut while it is read is one sentence, and exit code 3") {
+  TempDir folder;
+  std::filesystem::create_directory(folder.path() / "out");
+  const std::string input = folder.file("x.npy");
+  // Whether the reader's own check or the page fault comes first differs from try to try.
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    write_sparse_npy(input, 1 << 17, 1 << 13);  // 4 GiB
+    const bool quantizes = attempt % 2 == 1;
+    const std::vector<std::string> command =
+        quantizes ? std::vector<std::string>{"quantize", input,   folder.file("out/q.safetensors"),
+                                             "-r",       "mxfp4", "--threads",
+                                             "2"}
+                  : std::vector<std::string>{"analyze", input, "-r", "mxfp4", "--threads", "2"};
+    const Result result = run(command, {.meanwhile = [&](pid_t) {
+                                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                                std::filesystem::resize_file(input, 4096);
+                              }});
+    CAPTURE(result.code);
+    CAPTURE(result.err);
+    CHECK(result.code == 3);
+    CHECK(result.err.starts_with("fp4scope: "));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    CHECK(contains(result.err, input + " was cut "));
+    CHECK(contains(result.err, "while it was being read"));
+    CHECK(names_in(folder.path() / "out").empty());
+  }
+}
+
+TEST_CASE("SIGBUS leaves no part of a file") {
+  TempDir folder;
+  write_sparse_npy(folder.file("huge.npy"), 1 << 17, 1 << 15);
+  std::filesystem::create_directory(folder.path() / "out");
+  std::vector<std::string> before;
+  const Result result = run({"quantize", folder.file("huge.npy"), folder.file("out/q.safetensors"),
+                             "-r", "nvfp4", "--backend", "reference", "--threads", "1"},
+                            {.meanwhile = [&](pid_t pid) {
+                              // Until the output file is begun.
+                              for (int i = 0; i < 200 && before.empty(); ++i) {
+                                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                before = names_in(folder.path() / "out");
+                              }
+                              ::kill(pid, SIGBUS);
+                            }});
+  CHECK(before.size() == 1);
+  CHECK(result.code == 3);
+  // A signal that another process sends has no address and so no file.
+  CHECK(result.err ==
+        "fp4scope: an input file was cut short or could not be read while it was being read\n");
+  CHECK(names_in(folder.path() / "out").empty());
+}
+
+TEST_CASE("--out never replaces an input file") {
+  TempDir folder;
+  const std::string sample = read_file(source_dir() / kSample);
+  const std::string index = R"({"weight_map": {"layers.1.attn_out.X": "shard.json",
+      "layers.1.attn_out.W": "shard.json", "layers.1.mlp_down.X": "shard.json",
+      "layers.1.attn_out.W.f32": "shard.json"}})";
+  std::filesystem::create_directory(folder.path() / "set");
+  const std::string shard = folder.file("set/shard.json");
+  const std::string index_path = folder.file("set/model.safetensors.index.json");
+  const auto reset = [&] {
+    write_file(shard, sample);
+    write_file(index_path, index);
+    write_file(folder.file("tensors.json"), sample);
+  };
+  reset();
+  std::filesystem::create_directory(folder.path() / "files");
+  write_file(folder.file("files/x.safetensors"), sample);
+  std::filesystem::create_symlink(folder.file("files/x.safetensors"), folder.file("link.csv"));
+  struct Case {
+    const char* name;
+    std::string in, out, replaced;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"the file", folder.file("tensors.json"), folder.file("tensors.json"), "tensors.json"},
+           {"spelled otherwise", folder.file("tensors.json"), folder.file("set/../tensors.json"),
+            "tensors.json"},
+           {"a tensor of it", folder.file("tensors.json") + ":layers.1.attn_out.X",
+            folder.file("tensors.json"), "tensors.json"},
+           {"an index", index_path, index_path, "model.safetensors.index.json"},
+           {"a shard of an index", index_path, shard, "shard.json"},
+           {"the index of a directory", folder.file("set"), index_path,
+            "model.safetensors.index.json"},
+           {"a shard of a directory", folder.file("set"), shard, "shard.json"},
+           {"a file of a directory, through a link", folder.file("files"), folder.file("link.csv"),
+            "x.safetensors"},
+       }) {
+    CAPTURE(c.name);
+    // The second operand is not the one.
+    const Result result = run({"analyze", kSample, c.in, "-r", "mxfp4", "--out", c.out});
+    CAPTURE(result.err);
+    CHECK(result.code == 2);
+    CHECK(result.out == "");
+    CHECK(result.err.starts_with("fp4scope: --out " + c.out + " would replace the input file "));
+    CHECK(result.err.ends_with(c.replaced + "\n"));
+    CHECK(read_file(shard) == sample);
+    CHECK(read_file(index_path) == index);
+    CHECK(read_file(folder.file("tensors.json")) == sample);
+    CHECK(read_file(folder.file("files/x.safetensors")) == sample);
+    reset();
+  }
+  // A file beside the inputs is no input: the report of yesterday may be replaced.
+  write_file(folder.file("files/old.json"), "{}");
+  CHECK(
+      run({"analyze", folder.file("files"), "-r", "mxfp4", "--out", folder.file("files/old.json")})
+          .code == 0);
+  CHECK(json::parse(read_file(folder.file("files/old.json")))["results"].size() == 4);
+}
+
+TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
+  TempDir folder;
+  const std::string sample = read_file(source_dir() / kSample);
+  write_file(folder.file("a.safetensors"), sample);
+  write_file(folder.file("b.safetensors"), sample.substr(0, 100));
+  write_file(folder.file("c.safetensors"), sample);
+  const Result text = run({"info", folder.path().string()});
+  CHECK(text.code == 3);
+  CHECK(contains(text.err, "b.safetensors"));
+  CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 1);
+  const auto first = text.out.find("a.safetensors (safetensors, 541344 bytes)");
+  const auto second = text.out.find("c.safetensors (safetensors, 541344 bytes)");
+  const auto errors = text.out.find("\nerrors\n");
+  CHECK(first < second);
+  CHECK(second < errors);
+  REQUIRE(errors != std::string::npos);
+  CHECK(text.out.find("b.safetensors") > errors);
+  CHECK(contains(text.out, "total: 8 tensors, 524288 elements, 1081344 bytes\n"));
+
+  const Result result = run({"info", folder.path().string(), "--json"});
+  CHECK(result.code == 3);
+  const json out = json::parse(result.out);
+  CHECK(out["results"].size() == 8);
+  CHECK(out["sources"].size() == 2);
+  REQUIRE(out["errors"].size() == 1);
+  CHECK(contains(out["errors"][0]["file"].get<std::string>(), "b.safetensors"));
+  CHECK(out["errors"][0]["exit_code"] == 3);
+}
+
 TEST_CASE("quantize writes a file that dequantize reads, in fp4scope's own layout") {
   TempDir folder;
   const std::string packed = folder.file("packed.safetensors");
   const std::string values = folder.file("values.safetensors");
   const Result quantized =
-      run({"quantize", kSample, packed, "-r", "nvfp4", "--include", "attn_out.X", "--json"});
+      run({"quantize", kSample, packed, "-r", "nvfp4", "--include", "attn_out.X", "--json",
+           "--threads", "3", "--backend", "reference"});
   CAPTURE(quantized.err);
   REQUIRE(quantized.code == 0);
   const json row = json::parse(quantized.out)["results"][0];
   CHECK(row["tensor"] == "layers.1.attn_out.X");
   CHECK(row["elements"] == 49152);
+  const json document = json::parse(quantized.out);
+  CHECK(row["backend"] == "reference");
+  CHECK(document["fp4scope"]["threads"] == 3);
+  REQUIRE(document["sources"].size() == 1);
+  CHECK(document["sources"][0] ==
+        json({{"file", kSample}, {"container", "safetensors"}, {"bytes", 541344}}));
   // 96 x 512 codes of 4 bits, 96 x 32 scale bytes, amax and outer scale.
   CHECK(row["bytes_out"] == 96 * 512 / 2 + 96 * 32 + 8);
 
@@ -186,7 +332,12 @@ TEST_CASE("quantize writes a file that dequantize reads, in fp4scope's own layou
   CHECK(shape_of("layers.1.attn_out.X.amax") == json::parse(R"(["f32", [1]])"));
   CHECK(shape_of("layers.1.attn_out.X.outer_scale") == json::parse(R"(["f32", [1]])"));
 
-  CHECK(run({"dequantize", packed, values}).code == 0);
+  const Result dequantized = run({"dequantize", packed, values, "--json", "--threads", "2"});
+  REQUIRE(dequantized.code == 0);
+  CHECK(json::parse(dequantized.out)["fp4scope"]["threads"] == 2);
+  CHECK(json::parse(dequantized.out)["results"][0]["backend"].is_string());
+  CHECK(json::parse(dequantized.out)["sources"][0]["file"] == packed);
+  CHECK(json::parse(dequantized.out)["sources"][0]["bytes"] == std::filesystem::file_size(packed));
   const json back = json::parse(run({"info", values, "--json"}).out)["results"];
   REQUIRE(back.size() == 1);
   CHECK(back[0]["tensor"] == "layers.1.attn_out.X");

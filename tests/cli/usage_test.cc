@@ -163,6 +163,26 @@ TEST_CASE("info chooses tensors and speaks JSON") {
             .size() == 1);
 }
 
+TEST_CASE("--dtype types the codes of npy files whose header names no type") {
+  TempDir folder;
+  // Two bytes: the descr of ml_dtypes arrays is void.
+  std::string dict = "{'descr': '|V1', 'fortran_order': False, 'shape': (2, 1), }";
+  dict.resize(117, ' ');
+  const std::string path = folder.file("codes.npy");
+  write_file(path, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + "\n\x7f\x80");
+  for (const auto& [dtype, name] : std::vector<std::pair<std::string, std::string>>{
+           {"e8m0", "f8_e8m0"}, {"e4m3", "f8_e4m3"}, {"e5m2", "f8_e5m2"}}) {
+    const Result result = run({"info", path, "--dtype", dtype, "--json"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    CHECK(json::parse(result.out)["results"][0]["dtype"] == name);
+  }
+  // A scale is no tensor value: analyze says which dtype it found.
+  const Result result = run({"analyze", path, "--dtype", "e8m0"});
+  CHECK(result.code == 4);
+  CHECK(contains(result.err, "e8m0"));
+}
+
 TEST_CASE("info reads the header only: a file of 64 GiB takes no time") {
   TempDir folder;
   write_sparse_npy(folder.file("big.npy"), 1 << 17, 1 << 17);
@@ -193,6 +213,23 @@ TEST_CASE("wrong usage is one sentence on stderr and exit code 2") {
            {{"analyze", kSample, "--backend", "abacus"}, "abacus"},
            {{"analyze", kSample, "--threads", "-2"}, "--threads"},
            {{"analyze", kSample, "--memory", "lots"}, "--memory"},
+           {{"analyze", kSample, "--memory", "0"}, "the least is 24M"},
+           {{"analyze", kSample, "--memory", "25165823"}, "the least is 24M"},
+           {{"analyze", kSample, "--memory", "23M"}, "the least is 24M"},
+           {{"analyze", kSample, "--memory", "-1"}, "the least is 24M"},
+           {{"analyze", kSample, "--memory", "-1G"}, "the least is 24M"},
+           {{"analyze", kSample, "--memory", "1.5G"}, "expected a whole number"},
+           {{"analyze", kSample, "--memory", "G"}, "expected a whole number"},
+           {{"analyze", kSample, "--memory", ""}, "expected a whole number"},
+           {{"analyze", kSample, "--memory", "1 G B"}, "expected a whole number"},
+           {{"analyze", kSample, "--memory", "99999999999T"}, "exceeds 64 bits"},
+           {{"analyze", kSample, "--dtype", "fp4"}, "e8m0"},  // lists what there is
+           {{"analyze", kSample + ":"}, "the tensor name after the colon is empty"},
+           {{"info", kSample + ":"}, "the tensor name after the colon is empty"},
+           {{"quantize", kSample + ":", "out.safetensors", "-r", "mxfp4"},
+            "the tensor name after the colon is empty"},
+           {{"dequantize", kSample + ":", "out.safetensors"},
+            "the tensor name after the colon is empty"},
            {{"analyze", kSample, "--percentiles", "some"}, "--percentiles"},
            {{"analyze", kSample, "--json", "--csv"}, "--out"},
            {{"analyze", kSample, "--out", "report.h5"}, "cannot write .h5 reports yet"},

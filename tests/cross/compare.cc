@@ -12,7 +12,8 @@ namespace {
 int printed = 0;
 constexpr int kMostPrinted = 12;
 
-bool same_value(std::uint32_t a, std::uint32_t b) {
+bool same_value(float x, float y) {
+  const auto a = bit_cast<std::uint32_t>(x), b = bit_cast<std::uint32_t>(y);
   return a == b || ((a & kMagnitudeMask) > kInfBits && (b & kMagnitudeMask) > kInfBits);
 }
 
@@ -24,19 +25,8 @@ void print_hex(const char* label, const std::uint8_t* bytes, std::int64_t n) {
 
 }  // namespace
 
-Outcome run_backend(const Backend& backend, const Recipe& recipe, const Tile& tile,
-                    std::span<const OuterScale32> outer) {
-  Outcome outcome;
-  backend.quantize(recipe, tile, outer, outcome.tile);
-  std::vector<float> values(static_cast<std::size_t>(tile.rows * tile.cols));
-  backend.dequantize(recipe, outcome.tile, outer, values.data(), tile.cols);
-  outcome.values.reserve(values.size());
-  for (const float v : values) outcome.values.push_back(bit_cast<std::uint32_t>(v));
-  return outcome;
-}
-
 Differences compare(const Backend& backend, const Recipe& recipe, const Tile& tile,
-                    const Outcome& want, const Outcome& got, Print print) {
+                    const Quantized& want, const Quantized& got, Print print) {
   Differences d;
   const QuantizedTile& w = want.tile;
   const QuantizedTile& g = got.tile;
@@ -92,40 +82,13 @@ Differences compare(const Backend& backend, const Recipe& recipe, const Tile& ti
         const auto at = static_cast<std::size_t>(row * w.cols + b * size + i);
         if (same_value(want.values[at], got.values[at])) continue;
         std::printf("  value %lld: want %08x, got %08x\n", static_cast<long long>(i),
-                    want.values[at], got.values[at]);
+                    bit_cast<std::uint32_t>(want.values[at]),
+                    bit_cast<std::uint32_t>(got.values[at]));
         break;
       }
     }
   }
   return d;
-}
-
-std::vector<const Backend*> backends_for(const Recipe& recipe) {
-  std::vector<const Backend*> list;
-  for (const Backend* backend : cpu_backends()) {
-    if (backend->available().ok && backend->supports(recipe).ok) list.push_back(backend);
-  }
-  return list;
-}
-
-std::vector<OuterScale32> measured_scales(const Backend& backend, const Recipe& recipe,
-                                          const Tile& tile) {
-  std::vector<OuterScale32> scales;
-  std::uint32_t tensor = 0;
-  for (std::int64_t row = 0; row < tile.rows; ++row) {
-    std::uint32_t amax = 0;
-    for (std::int64_t col = 0; col < tile.cols; ++col) {
-      const std::uint32_t bits =
-          bit_cast<std::uint32_t>(tile.f32[row * tile.stride + col]) & kMagnitudeMask;
-      if (bits <= kInfBits) amax = std::max(amax, bits);
-    }
-    tensor = std::max(tensor, amax);
-    if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
-      scales.push_back(backend.outer_scale(recipe, amax));
-    }
-  }
-  if (scales.empty()) scales.push_back(backend.outer_scale(recipe, tensor));
-  return scales;
 }
 
 }  // namespace fp4scope::test

@@ -9,6 +9,7 @@
 
 #include "tests/exhaustive/encoders.h"
 #include "tests/exhaustive/expected.h"
+#include "tests/support/rules.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -21,10 +22,6 @@ void check(const char* title, const Count& count) {
               static_cast<unsigned long long>(count.wrong));
   CHECK(count.swept > 0);
   CHECK(count.wrong == 0);
-}
-
-std::string title(const NamedSpec& named, Rounding rounding) {
-  return std::string(named.name) + " " + name_of(rounding);
 }
 
 // Wide formats have tens of thousands of thresholds; stochastic rounding treats them by a sample.
@@ -162,6 +159,20 @@ TEST_CASE("overflow becomes infinity or NaN where the cast does not saturate, Na
   check("casts with special values", total);
 }
 
+TEST_CASE("narrowing to BF16 is that of the exact oracle, by round_to_bf16 and by the cast") {
+  const std::vector<Segment> segments = bf16_segments();
+  PatternSet set = common_patterns(kStride);
+  for (const Segment& s : segments) set.add_around(s.first);
+  const std::vector<std::uint32_t> patterns = set.patterns();
+  const std::vector<std::uint32_t> want = wants(segments, patterns);
+  Count total;
+  for (const Isa isa : widths()) {
+    total += compare_patterns("round_to_bf16", isa, Bf16Encoder{}, patterns, want);
+    total += compare_patterns("bf16 cast", isa, kBf16Cast, patterns, want);
+  }
+  check("narrowing to BF16", total);
+}
+
 namespace {
 
 template <class L>
@@ -224,23 +235,14 @@ TEST_CASE("every code decodes to its value and encodes to itself under every rou
 }
 
 TEST_CASE("E8M0 follows its seven cast rules and decodes all 256 bytes") {
-  using oracle::E8m0Cast;
-  const std::pair<E8m0Rule, E8m0Cast> rules[] = {
-      {E8m0Rule::kUp, E8m0Cast::kUpPtxSatfinite},
-      {E8m0Rule::kUpNoSat, E8m0Cast::kUpPtxNosat},
-      {E8m0Rule::kDown, E8m0Cast::kDown},
-      {E8m0Rule::kUpOnnx, E8m0Cast::kUpOnnx},
-      {E8m0Rule::kNearestTorch, E8m0Cast::kNearestTorch},
-      {E8m0Rule::kNearestOnnx, E8m0Cast::kNearestOnnxSaturate},
-      {E8m0Rule::kNearestMlDtypes, E8m0Cast::kNearestMlDtypes}};
   Count total;
-  for (const auto& [production, exact] : rules) {
+  for (const auto& [name, production, exact] : kE8m0Rules) {
     const std::vector<Segment> segments = all_segments(exact);
     PatternSet set = common_patterns(kStride);
     for (const Segment& s : segments) set.add_around(s.first);
     const std::vector<std::uint32_t> patterns = set.patterns();
     const std::vector<std::uint32_t> want = wants(segments, patterns);
-    const std::string what = "e8m0 rule " + std::to_string(static_cast<int>(production));
+    const std::string what = std::string("e8m0 ") + name;
     for (const Isa isa : widths()) {
       total += compare_patterns(what.c_str(), isa, E8m0Encoder{production}, patterns, want);
     }

@@ -1,8 +1,9 @@
-// encoders.h: the production casts as encoders of sweep.h, and three wrong ones for the test of the
+// encoders.h: the production casts as encoders of sweep.h, and a wrong one for the test of the
 // harness itself.
 #pragma once
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
+#include "formats/rounding.h"
 
 namespace fp4scope::test {
 
@@ -46,6 +47,17 @@ struct E8m0Encoder {
     return e8m0_encode<L>(rule, v);
   }
 };
+
+// Narrowing to BF16 as the codecs do it, in place of a code the upper half of the result.
+struct Bf16Encoder {
+  template <class L>
+  FP4SCOPE_HD typename L::U run(typename L::F v, typename L::U) const {
+    return bit_cast<typename L::U>(round_to_bf16<L>(v)) >> 16;
+  }
+};
+// The same by the cast of any format: RNE, overflow to infinity, 0x7FFF for every NaN.
+inline constexpr CastEncoder kBf16Cast{
+    kBF16, {Rounding::kEven, Overflow::kSpecial, {0x7fff, NanRule::Sign::kDrop}}};
 
 // Wrong on purpose: rounds to BF16 (nearest even) before it encodes.
 struct DoubleRoundingEncoder {

@@ -76,6 +76,24 @@ std::vector<Segment> all_segments(oracle::E8m0Cast rule) {
   return segments;
 }
 
+std::vector<Segment> bf16_segments() {
+  const std::vector<oracle::Step> steps = oracle::steps_of(
+      [](std::uint32_t bits) {
+        return oracle::cast_special(kBF16, oracle::exact(bit_cast<float>(bits)), Rounding::kEven,
+                                    0x7fff);
+      },
+      0, kInfBits);
+  std::vector<Segment> segments;
+  for (const std::uint32_t sign : {0u, kSignBit}) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::uint32_t end = i + 1 < steps.size() ? steps[i + 1].first : kInfBits + 1;
+      segments.push_back({steps[i].first | sign, end - steps[i].first, steps[i].code | sign >> 16});
+    }
+    segments.push_back({(kInfBits + 1) | sign, kMagnitudes - kInfBits - 1, 0x7fff});
+  }
+  return segments;
+}
+
 std::vector<Segment> non_negative_numbers(const std::vector<Segment>& segments) {
   std::vector<Segment> kept;
   for (Segment s : segments) {

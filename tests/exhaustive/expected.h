@@ -15,12 +15,18 @@ namespace fp4scope::test {
 inline constexpr Rounding kDeterministic[] = {Rounding::kEven, Rounding::kAway, Rounding::kZero,
                                               Rounding::kTrunc};
 const char* name_of(Rounding rounding);
+inline std::string title(const NamedSpec& named, Rounding rounding) {
+  return std::string(named.name) + " " + name_of(rounding);
+}
 
 // All 2^32 patterns of a saturating cast whose magnitude codes are `steps`: the sign bit is copied,
 // NaN saturates, unsigned formats send negative input to code 0, fnuz formats have no -0.
 std::vector<Segment> all_segments(MinifloatSpec spec, const std::vector<oracle::Step>& steps);
 // All 2^32 patterns of an E8M0 cast.
 std::vector<Segment> all_segments(oracle::E8m0Cast rule);
+// All 2^32 patterns of the narrowing to BF16 (spec/scalars.md section 7): RNE, overflow to
+// infinity, the sign bit is copied, every NaN becomes 0x7FFF.
+std::vector<Segment> bf16_segments();
 // The part without a sign bit, up to infinity: 2 139 095 041 patterns.
 std::vector<Segment> non_negative_numbers(const std::vector<Segment>& segments);
 // Codes of patterns, which are sorted.

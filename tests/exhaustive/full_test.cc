@@ -1,14 +1,16 @@
 // full_test.cc: all 2^32 binary32 patterns of every format and deterministic rounding, of every
-// E8M0 rule, and E2M1 stochastic rounding for all 256 random bytes over all magnitudes. Not part of
-// CI; run with `ctest -L full`.
+// E8M0 rule and of the narrowing to BF16, and stochastic rounding over all magnitudes: E2M1 for all
+// 256 random bytes, the others for eight. Not part of CI; run with `ctest -L full`.
 #include <doctest/doctest.h>
 
 #include <chrono>
 #include <ctime>
+#include <numeric>
 #include <string>
 
 #include "tests/exhaustive/encoders.h"
 #include "tests/exhaustive/expected.h"
+#include "tests/support/rules.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -52,7 +54,7 @@ TEST_CASE("every format and rounding encodes all 2^32 inputs as the exact oracle
       const Stopwatch watch;
       const std::vector<Segment> segments =
           all_segments(named.spec, oracle::thresholds(named.spec, rounding));
-      const std::string what = std::string(named.name) + " " + name_of(rounding);
+      const std::string what = title(named, rounding);
       const Count count =
           sweep(what.c_str(), widest(), ElementEncoder{named.spec, rounding}, segments);
       watch.line(what, count);
@@ -75,7 +77,7 @@ TEST_CASE("the narrower lanes encode all 2^32 inputs alike") {
       const std::vector<Segment> segments =
           all_segments(named.spec, oracle::thresholds(named.spec, rounding));
       const ElementEncoder encoder{named.spec, rounding};
-      const std::string what = std::string(named.name) + " " + name_of(rounding);
+      const std::string what = title(named, rounding);
       Count count = sweep(what.c_str(), widths()[1], encoder, segments);
       std::uint64_t sweeps = 1;
       if (rounding == Rounding::kEven) {
@@ -92,18 +94,9 @@ TEST_CASE("the narrower lanes encode all 2^32 inputs alike") {
 }
 
 TEST_CASE("E8M0 casts all 2^32 inputs by each of its seven rules") {
-  using oracle::E8m0Cast;
-  const std::pair<E8m0Rule, E8m0Cast> rules[] = {
-      {E8m0Rule::kUp, E8m0Cast::kUpPtxSatfinite},
-      {E8m0Rule::kUpNoSat, E8m0Cast::kUpPtxNosat},
-      {E8m0Rule::kDown, E8m0Cast::kDown},
-      {E8m0Rule::kUpOnnx, E8m0Cast::kUpOnnx},
-      {E8m0Rule::kNearestTorch, E8m0Cast::kNearestTorch},
-      {E8m0Rule::kNearestOnnx, E8m0Cast::kNearestOnnxSaturate},
-      {E8m0Rule::kNearestMlDtypes, E8m0Cast::kNearestMlDtypes}};
-  for (const auto& [production, exact] : rules) {
+  for (const auto& [name, production, exact] : kE8m0Rules) {
     const Stopwatch watch;
-    const std::string what = "e8m0 rule " + std::to_string(static_cast<int>(production));
+    const std::string what = std::string("e8m0 ") + name;
     const Count count = sweep(what.c_str(), widest(), E8m0Encoder{production}, all_segments(exact));
     watch.line(what, count);
     CHECK(count.swept == kAllPatterns);
@@ -111,18 +104,44 @@ TEST_CASE("E8M0 casts all 2^32 inputs by each of its seven rules") {
   }
 }
 
-TEST_CASE("E2M1 stochastic rounding is exact for all 256 bytes over all magnitudes") {
-  const Stopwatch watch;
-  Count total;
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    const std::vector<Segment> segments =
-        non_negative_numbers(all_segments(kE2M1, oracle::thresholds_stochastic(kE2M1, byte)));
-    total += sweep("e2m1 stochastic", widest(), ElementEncoder{kE2M1, Rounding::kStochastic},
-                   segments, byte, 1);
+TEST_CASE("narrowing to BF16 follows the exact oracle over all 2^32 inputs") {
+  const std::vector<Segment> segments = bf16_segments();
+  for (const Isa isa : widths()) {
+    const Stopwatch watch;
+    Count count = sweep("round_to_bf16", isa, Bf16Encoder{}, segments);
+    count += sweep("bf16 cast", isa, kBf16Cast, segments);
+    watch.line(std::string("round_to_bf16, bf16 cast, ") + name_of(isa), count);
+    CHECK(count.swept == 2 * kAllPatterns);
+    CHECK(count.wrong == 0);
   }
-  watch.line("e2m1 stochastic, 256 bytes", total);
-  CHECK(total.swept == 256 * std::uint64_t{2139095041});
-  CHECK(total.wrong == 0);
+}
+
+TEST_CASE("stochastic rounding is exact for random bytes over all magnitudes") {
+  // E2M1, the four-bit element, for every byte; the others for the ends, the middle and some
+  // between (the covering set has all 256 for every format).
+  Count total;
+  const Stopwatch all;
+  for (const NamedSpec& named : kScalars) {
+    std::vector<std::uint32_t> bytes = {0, 1, 64, 127, 128, 200, 254, 255};
+    if (named.spec == kE2M1) {
+      bytes.resize(256);
+      std::iota(bytes.begin(), bytes.end(), 0u);
+    }
+    const std::string what = title(named, Rounding::kStochastic);
+    const Stopwatch watch;
+    Count count;
+    for (const std::uint32_t byte : bytes) {
+      const std::vector<Segment> segments = non_negative_numbers(
+          all_segments(named.spec, oracle::thresholds_stochastic(named.spec, byte)));
+      count += sweep(what.c_str(), widest(), ElementEncoder{named.spec, Rounding::kStochastic},
+                     segments, byte, 1);
+    }
+    watch.line(what + ", " + std::to_string(bytes.size()) + " bytes", count);
+    CHECK(count.swept == bytes.size() * std::uint64_t{2139095041});
+    CHECK(count.wrong == 0);
+    total += count;
+  }
+  all.line("stochastic rounding", total);
 }
 
 TEST_SUITE_END();

@@ -31,8 +31,14 @@ inline const char* name_of(Isa isa) {
 inline std::vector<Isa> widths() {
   std::vector<Isa> list{Isa::kLane1, Isa::kLane8, Isa::kLane16};
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("x86-64-v3")) list[1] = Isa::kLane8Avx2;
-  if (__builtin_cpu_supports("x86-64-v4")) list[2] = Isa::kLane16Avx512;
+  // Feature names: clang 14 does not know the level names here.
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512cd");
+  if (v3) list[1] = Isa::kLane8Avx2;
+  if (v4) list[2] = Isa::kLane16Avx512;
 #endif
   return list;
 }

@@ -4,67 +4,23 @@
 #include <string>
 
 #include "formats/minifloat.h"
-#include "sim/backend.h"
+#include "sim/quantized_tensor.h"
+#include "tests/support/backends.h"
+#include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
 namespace fp4scope {
 namespace {
 
+using test::available_backends;
 using test::Diff;
 using test::hex_bits;
 using test::hex_floats;
 using test::hex_words;
 using test::load_golden;
+using test::quantized;
 
-std::vector<const Backend*> available_backends() {
-  std::vector<const Backend*> list;
-  for (const Backend* b : cpu_backends()) {
-    if (b->available().ok) {
-      list.push_back(b);
-    } else {
-      std::printf("backend %s left out: %s\n", std::string(b->name()).c_str(),
-                  b->available().reason.c_str());
-    }
-  }
-  return list;
-}
-
-struct Result {
-  QuantizedTile tile;
-  std::vector<float> values;
-  std::vector<OuterScale32> outer;
-};
-
-std::uint32_t amax_of(const float* x, std::size_t n) {
-  std::uint32_t amax = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t mag = bit_cast<std::uint32_t>(x[i]) & kMagnitudeMask;
-    if (mag <= kInfBits && mag > amax) amax = mag;
-  }
-  return amax;
-}
-
-Result run(const Backend& backend, const Recipe& recipe, const std::vector<float>& x,
-           std::int64_t rows, std::int64_t cols) {
-  Result result;
-  if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      result.outer.push_back(backend.outer_scale(
-          recipe, amax_of(x.data() + r * cols, static_cast<std::size_t>(cols))));
-    }
-  } else {
-    result.outer.push_back(backend.outer_scale(recipe, amax_of(x.data(), x.size())));
-  }
-  Tile tile;
-  tile.f32 = x.data();
-  tile.rows = rows;
-  tile.cols = cols;
-  tile.stride = cols;
-  backend.quantize(recipe, tile, result.outer, result.tile);
-  result.values.resize(x.size());
-  backend.dequantize(recipe, result.tile, result.outer, result.values.data(), cols);
-  return result;
-}
+using Result = test::Quantized;
 
 std::string label(const Backend& b, const std::string& what) {
   return std::string(b.name()) + " " + what;
@@ -89,7 +45,7 @@ void check_mx_file(const std::string& file, const std::vector<std::string>& cont
         std::vector<float> x;
         for (int i = 0; i < 17; ++i) x.insert(x.end(), one.begin(), one.end());
         const Result r =
-            run(*backend, parse_recipe(format + ":contract=" + contract), x, 1, 17 * 32);
+            quantized(*backend, parse_recipe(format + ":contract=" + contract), x, 1, 17 * 32);
         const std::string name = format + " " + std::string(block["name"]);
         for (std::size_t b = 0; b < 17; ++b) scales.compare(r.tile.scales[b], (*out)["s"], name);
         if (out->contains("c")) {
@@ -155,7 +111,7 @@ TEST_CASE("NVFP4 contract te with static6 equals the recorded tensors, bit for b
         x = hex_floats(input["f32"]);
       }
       const Recipe recipe = parse_recipe(text);
-      const Result r = run(*backend, recipe, x, rows, cols);
+      const Result r = quantized(*backend, recipe, x, rows, cols);
       const std::string where = text + " " + std::string(c["input"]);
       const auto packed = hex_words(blob(c, "packed"), 2);
       const auto sf = hex_words(blob(c, "sf"), 2);
@@ -168,18 +124,36 @@ TEST_CASE("NVFP4 contract te with static6 equals the recorded tensors, bit for b
       for (std::size_t i = 0; i < sf.size(); ++i) {
         scales.compare(r.tile.scales[i], sf[i], where + " block " + std::to_string(i));
       }
-      const auto amax = hex_words(blob(c, "amax"), 8), g = hex_words(blob(c, "g"), 8);
-      for (std::size_t i = 0; i < r.outer.size(); ++i) {
-        outer.compare(bit_cast<std::uint32_t>(r.outer[i].amax), amax.at(i), where + " amax");
-        outer.compare(bit_cast<std::uint32_t>(r.outer[i].encode_scale), g.at(i), where + " g");
+      // The same in one call, which measures the amax itself and packs.
+      const QuantizedTensor whole =
+          quantize(TensorView{x.data(), nullptr, rows, cols, cols}, recipe, *backend);
+      REQUIRE(whole.codes.size() == packed.size());
+      for (std::size_t i = 0; i < packed.size(); ++i) {
+        codes.compare(whole.codes[i], packed[i], where + " packed byte " + std::to_string(i));
       }
+      REQUIRE(whole.scales.size() == 1);
+      REQUIRE(whole.scales[0].bytes.size() == sf.size());
+      for (std::size_t i = 0; i < sf.size(); ++i) {
+        scales.compare(whole.scales[0].bytes[i], sf[i], where + " plane " + std::to_string(i));
+      }
+      const auto amax = hex_words(blob(c, "amax"), 8), g = hex_words(blob(c, "g"), 8);
+      for (const std::vector<OuterScale32>& got : {r.outer, whole.outer}) {
+        REQUIRE(got.size() == amax.size());
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          outer.compare(bit_cast<std::uint32_t>(got[i].amax), amax[i], where + " amax");
+          outer.compare(bit_cast<std::uint32_t>(got[i].encode_scale), g[i], where + " g");
+        }
+      }
+      const std::vector<float> decoded = dequantize(whole, *backend);
       if (c.contains("dequant")) {
         REQUIRE(c["dequant_dtype"] == "bf16");
         const auto want = hex_words(blob(c, "dequant"), 4);
         for (std::size_t i = 0; i < x.size(); ++i) {
-          const float v = round_to_bf16<Lane<1>>(r.values[i]);
-          values.compare_float(bit_cast<std::uint32_t>(v), want[i] << 16,
-                               where + " value " + std::to_string(i));
+          for (const float exact : {r.values[i], decoded[i]}) {
+            const float v = round_to_bf16<Lane<1>>(exact);
+            values.compare_float(bit_cast<std::uint32_t>(v), want[i] << 16,
+                                 where + " value " + std::to_string(i));
+          }
         }
       }
     }
@@ -254,7 +228,7 @@ TEST_CASE("HiF4 groups equal the recorded groups under gcc, amct and a6") {
       const std::vector<float> x = repeat(one, 17);
       for (const auto& [text, want] : group["out"].items()) {
         const Recipe recipe = parse_recipe(text);
-        const Result r = run(*backend, recipe, x, 1, 17 * 64);
+        const Result r = quantized(*backend, recipe, x, 1, 17 * 64);
         for (std::size_t b = 0; b < 17; ++b) {
           compare_hif4(want, r, b, text + " " + std::string(group["name"]), meta, codes, values);
         }
@@ -277,7 +251,8 @@ TEST_CASE("HiF4 options equal options.json") {
       if (!list.is_array()) continue;
       for (const auto& group : list) {
         const Recipe recipe = parse_recipe(std::string(group["recipe"]));
-        const Result r = run(*backend, recipe, repeat(hex_floats(group["x_f32"]), 17), 1, 17 * 64);
+        const Result r =
+            quantized(*backend, recipe, repeat(hex_floats(group["x_f32"]), 17), 1, 17 * 64);
         for (std::size_t b = 0; b < 17; ++b) {
           compare_hif4(group, r, b, std::string(group["recipe"]) + " " + std::string(group["name"]),
                        meta, codes, values);

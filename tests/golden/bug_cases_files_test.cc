@@ -12,6 +12,7 @@
 #include "analysis/analyze.h"
 #include "formats/minifloat.h"
 #include "sim/error.h"
+#include "tests/support/backends.h"
 #include "tests/support/container_bytes.h"
 #include "tests/support/paths.h"
 
@@ -53,10 +54,8 @@ Report report_on(const TempDir& dir, const std::string& descr, const std::string
 }
 
 std::vector<std::string> backend_names() {
-  std::vector<std::string> names = {"oracle"};
-  for (const Backend* b : cpu_backends()) {
-    if (b->available().ok) names.emplace_back(b->name());
-  }
+  std::vector<std::string> names;
+  for (const Backend* b : test::backends_and_oracle()) names.push_back(test::name_of(*b));
   return names;
 }
 

@@ -16,11 +16,14 @@
 #include "formats/minifloat.h"
 #include "sim/backend.h"
 #include "sim/error.h"
+#include "tests/support/backends.h"
+#include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
 namespace fp4scope {
 namespace {
 
+using test::backends_and_oracle;
 using L1 = Lane<1>;
 using Codes = std::vector<int>;
 
@@ -30,19 +33,7 @@ constexpr CastPolicy kOverflowing{
     Rounding::kEven, Overflow::kSpecial, {0x7F, NanRule::Sign::kCopy}};
 constexpr CastPolicy kIeeeCast{Rounding::kEven, Overflow::kSpecial, {0x7E00, NanRule::Sign::kCopy}};
 
-std::vector<const Backend*> all_backends() {
-  std::vector<const Backend*> list;
-  for (const Backend* b : cpu_backends()) {
-    if (b->available().ok) list.push_back(b);
-  }
-  list.push_back(&oracle_backend());
-  return list;
-}
-
-struct Result {
-  QuantizedTile tile;
-  std::vector<float> values;
-  std::vector<OuterScale32> outer;
+struct Result : test::Quantized {
   Codes codes(std::size_t row, std::size_t n) const {
     const std::uint8_t* first =
         tile.codes.data() + row * static_cast<std::size_t>(tile.padded_cols);
@@ -50,34 +41,13 @@ struct Result {
   }
 };
 
-std::uint32_t amax_of(const float* x, std::int64_t n) {
-  std::uint32_t amax = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t mag = bit_cast<std::uint32_t>(x[i]) & kMagnitudeMask;
-    if (mag <= kInfBits && mag > amax) amax = mag;
-  }
-  return amax;
-}
-
 // Quantizes and decodes; `x` is rounded once to binary32 and kept as binary64 when `f64`.
 Result run(const Backend& backend, const std::string& recipe_text, const std::vector<double>& x,
            std::int64_t rows, std::int64_t cols, bool f64 = false) {
   REQUIRE(x.size() == static_cast<std::size_t>(rows * cols));
   const Recipe recipe = parse_recipe(recipe_text);
   const std::vector<float> f(x.begin(), x.end());
-  Result r;
-  if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      r.outer.push_back(backend.outer_scale(recipe, amax_of(f.data() + i * cols, cols)));
-    }
-  } else {
-    r.outer.push_back(backend.outer_scale(recipe, amax_of(f.data(), rows * cols)));
-  }
-  const Tile tile{f.data(), f64 ? x.data() : nullptr, rows, cols, cols};
-  backend.quantize(recipe, tile, r.outer, r.tile);
-  r.values.resize(x.size());
-  backend.dequantize(recipe, r.tile, r.outer, r.values.data(), cols);
-  return r;
+  return {test::quantized(backend, recipe, {f.data(), f64 ? x.data() : nullptr, rows, cols, cols})};
 }
 
 // `x` followed by +0 up to `n` elements.
@@ -101,7 +71,7 @@ struct BlockCase {
 void check_blocks(const std::vector<BlockCase>& cases) {
   for (const BlockCase& c : cases) {
     const auto block = static_cast<std::size_t>(parse_recipe(c.recipe).format.block);
-    for (const Backend* backend : all_backends()) {
+    for (const Backend* backend : backends_and_oracle()) {
       const std::string name = std::string(backend->name());
       const Result r =
           run(*backend, c.recipe, padded(c.x, block), 1, parse_recipe(c.recipe).format.block);
@@ -212,7 +182,7 @@ TEST_CASE("C06 scale bytes narrowed to FP16 flush and overflow, in FP32 they are
 
 TEST_CASE("C07 all 127 E4M3 scale bytes decode with E2M1 code 7, subnormals too") {
   const Recipe recipe = parse_recipe("nvfp4:scale=none");
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     QuantizedTile tile;
     resize(tile, recipe, 127, 16);
     std::fill(tile.codes.begin(), tile.codes.end(), std::uint8_t{7});
@@ -268,7 +238,7 @@ TEST_CASE("C08 the top binade of E4M3 holds numbers, only 0x7F is NaN") {
 TEST_CASE("C09 te: a zero block and a scale above 448 store finite bytes") {
   std::vector<double> x(48, 0.0);
   for (std::size_t i = 16; i < 48; ++i) x[i] = i < 32 ? 1.0 : 1.2;
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     const Result r = run(*backend, "nvfp4:contract=te,amax=0x3f800000", x, 1, 48);
     CHECK(int{r.tile.scales[0]} == 0x00);
     CHECK(int{r.tile.scales[1]} == 0x7E);
@@ -282,7 +252,7 @@ TEST_CASE("C09 te: a zero block and a scale above 448 store finite bytes") {
 TEST_CASE("C10 a zero tensor or row has finite scales and decodes to zero") {
   std::vector<double> x(64, 0.0);
   std::fill(x.begin() + 32, x.end(), 0.5);
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     for (const char* recipe : {"nvfp4", "nvfp4:scale=row"}) {
       const Result r = run(*backend, recipe, x, 2, 32);
       for (const OuterScale32& o : r.outer) CHECK(std::isfinite(o.encode_scale));
@@ -308,7 +278,7 @@ TEST_CASE("C11 elements are divided by the scale that the file stores") {
 }
 
 TEST_CASE("C12 te multiplies g by 1/6 first, and x by the reciprocal of the scale") {
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     // Block amax 1.20703125 in a tensor with amax 25.75.
     std::vector<double> x(32, 0.0);
     x[0] = 1.20703125;
@@ -329,7 +299,7 @@ TEST_CASE("C12 te multiplies g by 1/6 first, and x by the reciprocal of the scal
 TEST_CASE("C13 the dead zone below amax/24, and blocks lost under a large tensor amax") {
   const double next = std::nextafter(1.0f, 2.0f);
   check_blocks({{"A", "nvfp4:scale=none", {24, 1, next, 0.99}, 0x48, {7, 0, 1, 0}, {24, 0, 2, 0}}});
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     std::vector<double> x(48, 0.0);
     x[0] = 458752;
     x[16] = 1.0;
@@ -390,7 +360,7 @@ TEST_CASE("C18 FP32 is not narrowed on the way, FP64 is rounded once") {
   // Through BF16 both are ties to the lower even code.
   CHECK(encode<L1>(kE2M1, Rounding::kEven, round_to_bf16<L1>(from_bits(0x3E802000))) == 0);
   CHECK(encode<L1>(kE2M1, Rounding::kEven, round_to_bf16<L1>(from_bits(0x40202000))) == 4);
-  for (const Backend* backend : all_backends()) {
+  for (const Backend* backend : backends_and_oracle()) {
     const double x = 2.5 + 0x1p-40;
     const Result mx =
         run(*backend, "mxfp4:contract=ocp-floor-rne", padded({6, x}, 32), 1, 32, true);
@@ -444,7 +414,7 @@ TEST_CASE("C21 the code books of E2M1 and S1P2") {
   for (const Case& c :
        {Case{"mxfp4", 127, e2m1}, {"nvfp4:scale=none", 0x38, e2m1}, {"hif4", 0xC0, s1p2}}) {
     const Recipe recipe = parse_recipe(c.recipe);
-    for (const Backend* backend : all_backends()) {
+    for (const Backend* backend : backends_and_oracle()) {
       QuantizedTile tile;
       resize(tile, recipe, 1, recipe.format.block);
       std::fill(tile.scales.begin(), tile.scales.end(), std::uint8_t{0});
@@ -472,7 +442,7 @@ TEST_CASE("C23 blocks end with the row, and padding changes nothing") {
   const Case cases[] = {{"mxfp4:contract=ocp-floor-rne", 2, 127 - 7 - 2, 127 + 6 - 2},
                         {"nvfp4", 3, 0x13, 0x7E}};
   for (const Case& c : cases) {
-    for (const Backend* backend : all_backends()) {
+    for (const Backend* backend : backends_and_oracle()) {
       Result r = run(*backend, c.recipe, x, 2, 40);
       CHECK(r.tile.blocks_per_row == static_cast<std::int64_t>(c.blocks));
       for (std::size_t b = 0; b < c.blocks; ++b) {
@@ -556,7 +526,7 @@ TEST_CASE("C33 far underflow inside a block is a signed zero in every format and
       const int k = 32 + static_cast<int>(i * 118 / x.size());
       x[i] = i % block == 0 ? 1.0 : std::ldexp(i % 2 == 0 ? 1.0 : -1.0, -k);
     }
-    for (const Backend* backend : all_backends()) {
+    for (const Backend* backend : backends_and_oracle()) {
       const Result r = run(*backend, recipe, x, 10, static_cast<std::int64_t>(block));
       int wrong = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {

@@ -15,6 +15,8 @@
 #include "formats/hd.h"
 #include "sim/backend.h"
 #include "sim/recipe.h"
+#include "tests/support/backends.h"
+#include "tests/support/quantized.h"
 
 using namespace fp4scope;
 
@@ -31,36 +33,21 @@ struct Figures {
   double nonzero_rate = 0;     // decoded values other than zero, over all
 };
 
-// The fastest CPU backend of this machine that takes the recipe; all give the same bits.
-const Backend& backend_for(const Recipe& recipe) {
-  const Backend* chosen = nullptr;
-  for (const Backend* backend : cpu_backends()) {
-    if (chosen == nullptr && backend->available().ok && backend->supports(recipe).ok)
-      chosen = backend;
-  }
-  REQUIRE(chosen != nullptr);
-  return *chosen;
-}
-
 Figures measure(const std::string& recipe_text, const std::vector<float>& x, std::int64_t cols) {
   const Recipe recipe = parse_recipe(recipe_text);
-  const Backend& backend = backend_for(recipe);
-  std::uint32_t amax_bits = 0;
-  for (const float v : x) amax_bits = std::max(amax_bits, bit_cast<std::uint32_t>(v) & 0x7fffffffu);
-  const OuterScale32 outer = backend.outer_scale(recipe, amax_bits);
+  const Backend& backend = *test::backends_for(recipe).front();  // all give the same bits
+  const std::int64_t rows = std::ssize(x) / cols;
+  const std::vector<OuterScale32> outer =
+      test::measured_scales(backend, recipe, {x.data(), nullptr, rows, cols, cols});
 
   constexpr std::int64_t kTileRows = 64;
-  const std::int64_t rows = static_cast<std::int64_t>(x.size()) / cols;
-  QuantizedTile codes;
-  std::vector<float> decoded(static_cast<std::size_t>(kTileRows * cols));
   double error = 0, signal = 0;
   std::int64_t nonzero_in = 0, nonzero_out = 0, underflow = 0;
   for (std::int64_t row = 0; row < rows; row += kTileRows) {
     const float* first = x.data() + row * cols;
     const std::int64_t tile_rows = std::min(kTileRows, rows - row);
-    const Tile tile{first, nullptr, tile_rows, cols, cols};
-    backend.quantize(recipe, tile, {&outer, 1}, codes);
-    backend.dequantize(recipe, codes, {&outer, 1}, decoded.data(), cols);
+    const std::vector<float> decoded =
+        test::quantized(backend, recipe, {first, nullptr, tile_rows, cols, cols}, outer).values;
     for (std::int64_t i = 0; i < tile_rows * cols; ++i) {
       const double in = first[i], out = decoded[static_cast<std::size_t>(i)];
       error += (in - out) * (in - out);

@@ -6,6 +6,7 @@
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
 #include "formats/philox.h"
+#include "tests/support/rules.h"
 #include "tests/support/vectors.h"
 
 namespace fp4scope {
@@ -32,20 +33,12 @@ std::uint32_t in_all_lanes(float v, std::uint32_t byte, Diff& lanes, Fn&& fn) {
   return want;
 }
 
-MinifloatSpec spec_of(const std::string& name) {
-  for (const NamedSpec& s : kScalars) {
-    if (s.name == name) return s.spec;
-  }
-  FAIL("unknown spec ", name);
-  return kE2M1;
-}
-
 TEST_CASE("element casts follow elem_cast.json in all four deterministic roundings") {
   Diff diff("scalars/elem_cast.json"), lanes("scalars/elem_cast.json, lanes 8 and 16");
   const auto json = load_golden("scalars/elem_cast.json");
   for (const auto& format : json["formats"]) {
     const std::string name = format["fmt"];
-    const MinifloatSpec spec = spec_of(name);
+    const MinifloatSpec spec = test::spec_named(name);
     for (const auto& row : format["rows"]) {
       const float v = hex_float(row["in"]);
       const std::pair<const char*, Rounding> columns[] = {{"rne", Rounding::kEven},
@@ -109,17 +102,9 @@ TEST_CASE("E4M3 casts saturate as PTX and overflow as torch, and decode exactly"
 
 TEST_CASE("E8M0 casts follow seven published rules") {
   Diff diff("scalars/e8m0_cast.json"), lanes("scalars/e8m0_cast.json, lanes 8 and 16");
-  const std::pair<const char*, E8m0Rule> rules[] = {
-      {"down", E8m0Rule::kDown},
-      {"up_ptx_satfinite", E8m0Rule::kUp},
-      {"up_ptx_nosat", E8m0Rule::kUpNoSat},
-      {"up_onnx", E8m0Rule::kUpOnnx},
-      {"nearest_torch", E8m0Rule::kNearestTorch},
-      {"nearest_onnx_saturate", E8m0Rule::kNearestOnnx},
-      {"nearest_ml_dtypes", E8m0Rule::kNearestMlDtypes}};
   const auto json = load_golden("scalars/e8m0_cast.json");
   for (const auto& row : json["rows"]) {
-    for (const auto& [column, rule] : rules) {
+    for (const auto& [column, rule, exact] : test::kE8m0Rules) {
       if (row[column].is_null()) continue;
       const std::uint32_t got = in_all_lanes(
           hex_float(row["in"]), 0, lanes,

@@ -147,10 +147,10 @@ std::int64_t compare_blocks(int blocks, std::int64_t* elements) {
     }
     differing += bad;
     *elements += static_cast<std::int64_t>(x.size());
-    cudaFree(dx);
-    cudaFree(dx64);
-    cudaFree(dcodes);
-    cudaFree(dmetadata);
+    check(cudaFree(dx), "cudaFree");
+    check(cudaFree(dx64), "cudaFree");
+    check(cudaFree(dcodes), "cudaFree");
+    check(cudaFree(dmetadata), "cudaFree");
   }
   return differing;
 }
@@ -160,11 +160,14 @@ std::int64_t compare_blocks(int blocks, std::int64_t* elements) {
 
 int main(int argc, char** argv) {
   using namespace fp4scope::test;
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("SKIPPED: no CUDA device\n");
-    return 0;
+  int driver = 0, devices = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  const cudaError_t counted = driver == 0 ? cudaErrorNoDevice : cudaGetDeviceCount(&devices);
+  if (counted == cudaErrorNoDevice) {
+    std::printf("SKIPPED: no CUDA %s on this machine\n", driver == 0 ? "driver" : "device");
+    return 77;
   }
+  check(counted, "cudaGetDeviceCount");
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   const int blocks = argc > 1 ? std::atoi(argv[1]) : 1 << 20;

@@ -11,6 +11,7 @@
 #include "sim/backend.h"
 #include "sim/oracle/exact_format.h"
 #include "sim/oracle/oracle_blocks.h"
+#include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
 using namespace fp4scope;
@@ -23,14 +24,6 @@ namespace {
 
 json load_shared(const std::string& name) {
   return load_json(shared_dir() / "vectors" / name);
-}
-
-MinifloatSpec spec_named(const std::string& name) {
-  for (const NamedSpec& s : kScalars) {
-    if (s.name == name) return s.spec;
-  }
-  FAIL("no scalar format named " << name);
-  return {};
 }
 
 std::string at(const std::string& what, std::size_t i) {
@@ -214,13 +207,10 @@ struct Result {
 };
 Result run(const Recipe& recipe, const std::vector<float>& x, std::int64_t rows,
            std::span<const OuterScale32> outer) {
-  const Backend& backend = oracle_backend();
   const std::int64_t cols = std::ssize(x) / rows;
-  Result result;
-  backend.quantize(recipe, Tile{x.data(), nullptr, rows, cols, cols}, outer, result.tile);
-  std::vector<float> values(x.size());
-  backend.dequantize(recipe, result.tile, outer, values.data(), cols);
-  for (const float v : values) result.values.push_back(bit_cast<std::uint32_t>(v));
+  Quantized q = quantized(oracle_backend(), recipe, {x.data(), nullptr, rows, cols, cols}, outer);
+  Result result{std::move(q.tile), {}};
+  for (const float v : q.values) result.values.push_back(bit_cast<std::uint32_t>(v));
   return result;
 }
 

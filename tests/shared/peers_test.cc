@@ -7,12 +7,16 @@
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
 #include "sim/backend.h"
+#include "tests/support/backends.h"
+#include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
 namespace fp4scope {
 namespace {
 
+using test::available_backends;
 using test::Diff;
+using test::quantized;
 
 constexpr const char* kPeers = "vectors/peers/peers.safetensors";
 
@@ -45,29 +49,6 @@ class Peers {
   std::unique_ptr<TensorSource> source_;
 };
 
-std::vector<const Backend*> backends() {
-  std::vector<const Backend*> list;
-  for (const Backend* b : cpu_backends()) {
-    if (b->available().ok) list.push_back(b);
-  }
-  return list;
-}
-
-QuantizedTile quantize(const Backend& backend, const Recipe& recipe, const std::vector<float>& x,
-                       std::vector<float>& values) {
-  Tile tile;
-  tile.f32 = x.data();
-  tile.rows = 68;
-  tile.cols = 256;
-  tile.stride = 256;
-  QuantizedTile q;
-  const OuterScale32 outer[] = {{}};
-  backend.quantize(recipe, tile, outer, q);
-  values.resize(x.size());
-  backend.dequantize(recipe, q, outer, values.data(), 256);
-  return q;
-}
-
 TEST_CASE("torchao to_mx: scales and packed codes in four modes and three element types") {
   if (!test::have_shared(kPeers)) return;
   const Peers peers;
@@ -76,15 +57,14 @@ TEST_CASE("torchao to_mx: scales and packed codes in four modes and three elemen
       {"e2m1", "mxfp4"}, {"e4m3", "mxfp8e4m3"}, {"e5m2", "mxfp8e5m2"}};
   const std::pair<const char*, const char*> modes[] = {
       {"FLOOR", "floor"}, {"CEIL", "ceil"}, {"EVEN", "even"}, {"RCEIL", "rceil"}};
-  for (const Backend* backend : backends()) {
+  for (const Backend* backend : available_backends()) {
     for (const auto& [element, format] : elements) {
       for (const auto& [mode, rule] : modes) {
         const std::string key = std::string("ao_mx_") + element + "_" + mode;
         Diff diff(std::string(backend->name()) + " " + key);
         const Recipe recipe =
             parse_recipe(std::string(format) + ":contract=torchao-" + std::string(rule));
-        std::vector<float> values;
-        const QuantizedTile q = quantize(*backend, recipe, x, values);
+        const QuantizedTile q = quantized(*backend, recipe, x, 68, 256).tile;
         const auto scale = peers.raw<std::uint8_t>(key + "_scale");
         const auto codes = peers.raw<std::uint8_t>(key + "_q");
         for (std::size_t i = 0; i < scale.size(); ++i) {
@@ -105,15 +85,15 @@ TEST_CASE("HiFloat4 simulator on the GPU: fake-quantized values of widths 3, 4 a
   if (!test::have_shared(kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
-  for (const Backend* backend : backends()) {
+  for (const Backend* backend : available_backends()) {
     for (const char* width : {"3", "4", "5"}) {
       for (const char* entry : {"bf16", "f32"}) {
         const std::string key = std::string("hifx") + width + "_cuda_" + entry;
         const std::vector<float> want = peers.floats(key);
         Diff keep(std::string(backend->name()) + " " + key + " neg-zero=keep");
-        std::vector<float> values;
         const std::string base = std::string("hif4:contract=gcc,width=") + width;
-        quantize(*backend, parse_recipe(base + ",neg-zero=keep"), x, values);
+        std::vector<float> values =
+            quantized(*backend, parse_recipe(base + ",neg-zero=keep"), x, 68, 256).values;
         for (std::size_t i = 0; i < x.size(); ++i) {
           keep.compare_float(bit_cast<std::uint32_t>(values[i]), bit_cast<std::uint32_t>(want[i]),
                              "element " + std::to_string(i));
@@ -121,7 +101,7 @@ TEST_CASE("HiFloat4 simulator on the GPU: fake-quantized values of widths 3, 4 a
         keep.check();
         // Documented deviation: with neg-zero=drop exactly the 256 values of row 63 (all -0)
         // differ, in the sign of zero.
-        quantize(*backend, parse_recipe(base + ",neg-zero=drop"), x, values);
+        values = quantized(*backend, parse_recipe(base + ",neg-zero=drop"), x, 68, 256).values;
         int in_row63 = 0, elsewhere = 0;
         for (std::size_t i = 0; i < x.size(); ++i) {
           const auto a = bit_cast<std::uint32_t>(values[i]), b = bit_cast<std::uint32_t>(want[i]);
@@ -163,11 +143,7 @@ TEST_CASE("ml_dtypes and torch casts: 8108 binary32 inputs each, and the decode 
   const std::vector<float> x = peers.floats("cast_in_f32");
   REQUIRE(x.size() == 8108);
   for (const CastCase& c : kCasts) {
-    MinifloatSpec spec{};
-    for (const NamedSpec& s : kScalars) {
-      if (s.name == c.spec) spec = s.spec;
-    }
-    REQUIRE(spec.exponent_bits > 0);
+    const MinifloatSpec spec = test::spec_named(c.spec);
     Diff diff(c.key);
     const auto want = peers.raw<std::uint8_t>(c.key);
     for (std::size_t i = 0; i < x.size(); ++i) {

@@ -1,5 +1,5 @@
 // paths.h: where tests find committed data and, where it exists, the shared folder beside the
-// repository.
+// repository, and how a test case says that it cannot run.
 #pragma once
 #include <cstdio>
 #include <filesystem>
@@ -17,11 +17,20 @@ inline std::filesystem::path shared_dir() {
   return source_dir().parent_path() / "shared";
 }
 
-// True when ../shared/`name` exists. Otherwise prints the line that marks the ctest entry as
-// skipped.
+// Whether some test case of this program could not run. The main of doctest_main.cc then returns
+// kSkippedExitCode, unless a check failed.
+inline bool any_skipped = false;
+inline constexpr int kSkippedExitCode = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
+
+// A test case that cannot run says why and returns.
+inline void skip(const std::string& reason) {
+  any_skipped = true;
+  std::printf("SKIPPED: %s\n", reason.c_str());
+}
+// True when ../shared/`name` exists; otherwise the test case is skipped.
 inline bool have_shared(const std::string& name) {
   if (std::filesystem::exists(shared_dir() / name)) return true;
-  std::printf("SKIPPED: ../shared/%s is not there\n", name.c_str());
+  skip("../shared/" + name + " is not there");
   return false;
 }
 

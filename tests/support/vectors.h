@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/lane.h"
+#include "formats/scalars.h"
 #include "tests/support/paths.h"
 
 namespace fp4scope::test {
@@ -45,6 +46,14 @@ inline std::vector<float> hex_floats(const std::string& text) {
   std::vector<float> values;
   for (const std::uint32_t w : hex_words(text, 8)) values.push_back(bit_cast<float>(w));
   return values;
+}
+// A row of kScalars.
+inline MinifloatSpec spec_named(const std::string& name) {
+  for (const NamedSpec& s : kScalars) {
+    if (s.name == name) return s.spec;
+  }
+  FAIL("no scalar format named ", name);
+  return {};
 }
 inline bool is_nan_bits(std::uint32_t bits) {
   return (bits & kMagnitudeMask) > kInfBits;

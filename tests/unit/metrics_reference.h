@@ -50,9 +50,6 @@ struct TreeSums {
 };
 struct Expected {
   std::map<std::string, std::int64_t> counts;  // by report key
-  // Elements whose distance from the saturation limit is below the rounding of the NVFP4 decode
-  // scale: `saturated` may or may not hold them.
-  std::int64_t saturated_open = 0;
   std::int64_t counted = 0, inexact = 0, finite = 0, nonzero_blocks = 0;
   TreeSums sums;
   double amax = 0, max_abs_err = 0, crest_max = 0;

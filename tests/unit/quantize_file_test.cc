@@ -13,8 +13,10 @@
 
 #include "analysis/analyze.h"
 #include "sim/error.h"
+#include "tests/support/backends.h"
 #include "tests/support/container_bytes.h"
 #include "tests/support/paths.h"
+#include "tests/support/quantized.h"
 
 using namespace fp4scope;
 using fp4scope::test::TempDir;
@@ -74,36 +76,6 @@ std::vector<float> floats_of(const TensorSource& source, const std::string& name
   std::vector<float> out(static_cast<std::size_t>(tensor.elements));
   source.read_f32(tensor, 0, tensor.rows(), 0, tensor.cols(), out.data());
   return out;
-}
-
-// The whole [rows, cols] tensor at once.
-struct Expected {
-  std::vector<OuterScale32> outer;
-  QuantizedTile tile;
-  std::vector<float> decoded;
-};
-
-Expected expect(const Recipe& recipe, const Backend& backend, const std::vector<float>& values,
-                std::int64_t rows, std::int64_t cols) {
-  const auto amax_of = [&](std::int64_t first, std::int64_t last) {
-    float amax = 0;
-    for (std::int64_t i = first; i < last; ++i) {
-      amax = std::max(amax, std::fabs(values[static_cast<std::size_t>(i)]));
-    }
-    return std::bit_cast<std::uint32_t>(amax);
-  };
-  Expected want;
-  if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kRow) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      want.outer.push_back(backend.outer_scale(recipe, amax_of(r * cols, (r + 1) * cols)));
-    }
-  } else {
-    want.outer.push_back(backend.outer_scale(recipe, amax_of(0, rows * cols)));
-  }
-  backend.quantize(recipe, Tile{values.data(), nullptr, rows, cols, cols}, want.outer, want.tile);
-  want.decoded.resize(values.size());
-  backend.dequantize(recipe, want.tile, want.outer, want.decoded.data(), cols);
-  return want;
 }
 
 // Element 0 in the low nibble, no padding but the last nibble of an odd row.
@@ -232,7 +204,8 @@ TEST_CASE(
       std::int64_t rows = 1;
       for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
       const std::vector<float> values = sample_values(rows * cols);
-      const Expected want = expect(options.recipe, oracle_backend(), values, rows, cols);
+      const test::Quantized want =
+          test::quantized(oracle_backend(), options.recipe, values, rows, cols);
       test::write_file(dir.file("in"), one_tensor("w", "F32", shape, test::bytes_of(values)));
       quantize_file(dir.file("in"), dir.file("out"), options);
       const auto source = open_source(dir.file("out"));
@@ -257,7 +230,7 @@ TEST_CASE(
       dequantize_file(dir.file("out"), dir.file("back"), options_for(""));
       const auto back = open_source(dir.file("back"));
       CHECK(find(*back, "w").shape == shape);
-      CHECK(same_bits(floats_of(*back, "w"), want.decoded));
+      CHECK(same_bits(floats_of(*back, "w"), want.values));
     }
   }
 }
@@ -272,8 +245,8 @@ TEST_CASE("the bytes of a file do not depend on the number of threads or on the 
       CAPTURE(shape_json(shape));
       QuantizeOptions options = options_for(text);
       const std::vector<float> values = sample_values(shape[0] * shape[1]);
-      const Expected want =
-          expect(options.recipe, *cpu_backends().front(), values, shape[0], shape[1]);
+      const test::Quantized want = test::quantized(*test::available_backends().front(),
+                                                   options.recipe, values, shape[0], shape[1]);
       test::write_file(dir.file("in"), one_tensor("w", "F32", shape, test::bytes_of(values)));
       std::string first, first_back;
       for (const int threads : {1, 2, 7}) {
@@ -286,7 +259,7 @@ TEST_CASE("the bytes of a file do not depend on the number of threads or on the 
           const auto source = open_source(dir.file("out"));
           CHECK(bytes_of(*source, "w.codes") == packed(want.tile, true));
           CHECK(bytes_of(*source, "w.scales") == want.tile.scales);
-          CHECK(same_bits(floats_of(*open_source(dir.file("back")), "w"), want.decoded));
+          CHECK(same_bits(floats_of(*open_source(dir.file("back")), "w"), want.values));
         } else {
           CHECK((test::read_file(dir.file("out")) == first));
           CHECK((test::read_file(dir.file("back")) == first_back));
@@ -309,7 +282,7 @@ TEST_CASE("another axis gives the codes of the transposed tensor and comes back 
   for (const char* text : {"nvfp4:scale=row", "hif4"}) {
     QuantizeOptions options = options_for(text);
     options.axis = 1;
-    const Expected want = expect(options.recipe, oracle_backend(), moved, 90, 70);
+    const test::Quantized want = test::quantized(oracle_backend(), options.recipe, moved, 90, 70);
     test::write_file(dir.file("in"), one_tensor("w", "F32", shape, test::bytes_of(values)));
     quantize_file(dir.file("in"), dir.file("out"), options);
     const auto source = open_source(dir.file("out"));
@@ -325,7 +298,7 @@ TEST_CASE("another axis gives the codes of the transposed tensor and comes back 
     for (std::size_t i = 0; i < moved.size(); ++i) {
       const std::size_t a = i / (18 * 70), b = i / 70 % 18, k = i % 70;
       equal &= std::bit_cast<std::uint32_t>(decoded[(a * 70 + k) * 18 + b]) ==
-               std::bit_cast<std::uint32_t>(want.decoded[i]);
+               std::bit_cast<std::uint32_t>(want.values[i]);
     }
     CHECK(equal);
   }

@@ -1,0 +1,131 @@
+// quantized_tensor.cc: packing, and whole tensors through a backend.
+#include "sim/quantized_tensor.h"
+
+#include <algorithm>
+#include <string>
+
+#include "formats/amax.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+// The levels that are stored per block, with their bytes in the interleaved plane of a tile.
+std::vector<ScalePlane> planes_of(const BlockFormat& format) {
+  std::vector<ScalePlane> planes;
+  for (int i = 0; i < format.num_levels; ++i) {
+    const ScaleLevel& level = format.levels[static_cast<std::size_t>(i)];
+    if (level.kind == ScaleKind::kBinary32) continue;  // the outer scale
+    const int bits = level.storage_bits() * (format.block / level.group);
+    planes.push_back({level, (bits + 7) / 8, {}});
+  }
+  return planes;
+}
+
+QuantizedTile unpacked(const QuantizedTensor& tensor) {
+  QuantizedTile tile;
+  resize(tile, tensor.recipe, tensor.rows, tensor.cols);
+  for (std::int64_t r = 0; r < tensor.rows; ++r) {
+    unpack_codes(tensor.recipe, tensor.codes.data() + r * tensor.code_bytes_per_row, tensor.cols,
+                 tile.codes.data() + r * tile.padded_cols);
+  }
+  std::int64_t offset = 0;
+  const std::int64_t scale_bytes = tensor.recipe.format.scale_bytes;
+  for (const ScalePlane& plane : tensor.scales) {
+    const std::int64_t n = plane.bytes_per_block;
+    for (std::int64_t b = 0; b < tensor.rows * tensor.blocks_per_row; ++b) {
+      std::copy_n(plane.bytes.data() + b * n, n, tile.scales.data() + b * scale_bytes + offset);
+    }
+    offset += n;
+  }
+  return tile;
+}
+
+}  // namespace
+
+std::uint32_t QuantizedTensor::code(std::int64_t row, std::int64_t col) const {
+  const std::uint8_t* line = codes.data() + row * code_bytes_per_row;
+  return recipe.packs_nibbles() ? line[col / 2] >> (col % 2 * 4) & 0xfu : line[col];
+}
+
+std::int64_t packed_code_bytes(const Recipe& recipe, std::int64_t cols) {
+  return recipe.packs_nibbles() ? cols / 2 + cols % 2 : cols;
+}
+
+void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t cols,
+                std::uint8_t* packed) {
+  if (!recipe.packs_nibbles()) {
+    std::copy_n(codes, cols, packed);
+    return;
+  }
+  for (std::int64_t c = 0; c + 1 < cols; c += 2) {
+    packed[c / 2] = static_cast<std::uint8_t>((codes[c] & 0xf) | codes[c + 1] << 4);
+  }
+  if (cols % 2 != 0) packed[cols / 2] = codes[cols - 1] & 0xf;
+}
+
+void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
+                  std::uint8_t* codes) {
+  if (!recipe.packs_nibbles()) {
+    std::copy_n(packed, cols, codes);
+    return;
+  }
+  for (std::int64_t c = 0; c < cols; ++c) {
+    codes[c] = static_cast<std::uint8_t>(packed[c / 2] >> (c % 2 * 4) & 0xf);
+  }
+}
+
+std::uint32_t measure_amax_bits(const float* x, std::int64_t count) {
+  return amax_bits(x, count);
+}
+
+QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend) {
+  if (recipe.ragged() == Ragged::kError && x.cols % recipe.format.block != 0) {
+    throw Error(ErrorKind::kData, "recipe " + to_string(recipe) +
+                                      ": expected rows of a multiple of " +
+                                      std::to_string(recipe.format.block) + " elements, found " +
+                                      std::to_string(x.cols));
+  }
+  QuantizedTensor out;
+  out.recipe = recipe;
+  out.rows = x.rows;
+  out.cols = x.cols;
+  std::uint32_t tensor_amax = 0;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    const std::uint32_t row_amax = amax_bits(x.f32 + r * x.stride, x.cols);
+    tensor_amax = std::max(tensor_amax, row_amax);
+    if (recipe.scales_rows()) out.outer.push_back(backend.outer_scale(recipe, row_amax));
+  }
+  if (!recipe.scales_rows()) out.outer.push_back(backend.outer_scale(recipe, tensor_amax));
+
+  QuantizedTile tile;
+  backend.quantize(recipe, x, out.outer, tile);
+  out.blocks_per_row = tile.blocks_per_row;
+  out.code_bytes_per_row = packed_code_bytes(recipe, x.cols);
+  out.codes.resize(static_cast<std::size_t>(x.rows * out.code_bytes_per_row));
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    pack_codes(recipe, tile.codes.data() + r * tile.padded_cols, x.cols,
+               out.codes.data() + r * out.code_bytes_per_row);
+  }
+  out.scales = planes_of(recipe.format);
+  std::int64_t offset = 0;
+  const std::int64_t blocks = x.rows * tile.blocks_per_row;
+  for (ScalePlane& plane : out.scales) {
+    const std::int64_t n = plane.bytes_per_block;
+    plane.bytes.resize(static_cast<std::size_t>(blocks * n));
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      std::copy_n(tile.scales.data() + b * recipe.format.scale_bytes + offset, n,
+                  plane.bytes.data() + b * n);
+    }
+    offset += n;
+  }
+  return out;
+}
+
+std::vector<float> dequantize(const QuantizedTensor& tensor, const Backend& backend) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.rows * tensor.cols));
+  backend.dequantize(tensor.recipe, unpacked(tensor), tensor.outer, values.data(), tensor.cols);
+  return values;
+}
+
+}  // namespace fp4scope

@@ -1,0 +1,55 @@
+// quantized_tensor.h: a whole tensor in memory as packed codes and one plane per scale level, and
+// the one-call form of a recipe. Logical order only: hardware layouts are separate functions.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sim/backend.h"
+
+namespace fp4scope {
+
+// A matrix in memory; blocks run along the columns. Like Tile, but for a whole tensor.
+using TensorView = Tile;
+
+// Bytes of one scale level, [rows, blocks, bytes_per_block], in the order of BlockFormat::levels
+// without the outer scale. Levels of one bit per sub-group are packed LSB first: HiF4 has the
+// planes E6M2 (1 byte), level 2 (1 byte, bit j = elements 8j..), level 3 (2 bytes, bit k = elements
+// 4k..).
+struct ScalePlane {
+  ScaleLevel level;
+  std::int64_t bytes_per_block = 1;
+  std::vector<std::uint8_t> bytes;
+};
+
+struct QuantizedTensor {
+  Recipe recipe;
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t blocks_per_row = 0;
+  // [rows, code_bytes_per_row]: four-bit codes two to a byte with element 0 in the low nibble,
+  // wider ones a byte each. Padding of a ragged last block is not stored.
+  std::int64_t code_bytes_per_row = 0;
+  std::vector<std::uint8_t> codes;
+  std::vector<ScalePlane> scales;
+  std::vector<OuterScale32> outer;  // one, or one per row
+
+  std::uint32_t code(std::int64_t row, std::int64_t col) const;
+};
+
+// Bytes of the codes of `cols` elements.
+std::int64_t packed_code_bytes(const Recipe& recipe, std::int64_t cols);
+// One row of one-byte codes to packed codes and back; `cols` elements.
+void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t cols,
+                std::uint8_t* packed);
+void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
+                  std::uint8_t* codes);
+
+// Magnitude bits of the largest element, NaN ignored (spec/nvfp4.md 3.2).
+std::uint32_t measure_amax_bits(const float* x, std::int64_t count);
+
+// Measures the amax where the recipe needs it, then quantizes. Throws Error(kData) for a ragged row
+// that the recipe refuses and where Backend::quantize does.
+QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend);
+// Decoded values, [rows, cols].
+std::vector<float> dequantize(const QuantizedTensor& tensor, const Backend& backend);
+
+}  // namespace fp4scope

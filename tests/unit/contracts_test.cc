@@ -1,0 +1,82 @@
+// contracts_test.cc: every contract that a recipe can name has evidence: recorded vectors that
+// exist, or the exact oracle. A named file that does not exist is a fault in either case.
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sim/backend.h"
+#include "tests/support/paths.h"
+
+using namespace fp4scope;
+using namespace fp4scope::test;
+
+namespace {
+
+// The folders of ../shared/vectors, for machines that do not have it.
+const char* const kVectorFolders[] = {"hif4", "layouts", "more", "mx", "nvfp4", "peers", "scalars"};
+
+// Files named in ContractInfo::vectors; other words are remarks.
+std::vector<std::string> files_in(std::string_view vectors) {
+  std::vector<std::string> files;
+  std::istringstream words{std::string(vectors)};
+  for (std::string word; words >> word;) {
+    if (word.ends_with(".json") || word.ends_with(".safetensors")) files.push_back(word);
+  }
+  return files;
+}
+
+bool exists(const std::string& file) {
+  if (std::filesystem::exists(data_dir() / "golden" / file)) return true;
+  if (std::filesystem::exists(shared_dir() / "vectors")) {
+    return std::filesystem::exists(shared_dir() / "vectors" / file);
+  }
+  for (const std::string folder : kVectorFolders) {
+    if (file.starts_with(folder + "/")) return true;
+  }
+  return false;
+}
+
+// What is wrong with the evidence of a contract; empty when nothing is.
+std::string fault(std::string_view vectors, const Support& oracle) {
+  const std::vector<std::string> files = files_in(vectors);
+  for (const std::string& file : files) {
+    if (!exists(file)) return "names " + file + ", which does not exist";
+  }
+  if (files.empty() && !oracle.ok) return "has neither vectors nor the oracle";
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every contract of every format has vectors that exist, or the oracle") {
+  int contracts = 0;
+  for (const FormatRow& row : all_formats()) {
+    REQUIRE(!contracts_of(row.family).empty());
+    for (const ContractInfo& info : contracts_of(row.family)) {
+      const std::string text = std::string(row.format.name) + ":contract=" + std::string(info.name);
+      const std::string what = fault(info.vectors, oracle_backend().supports(parse_recipe(text)));
+      CHECK_MESSAGE(what == "", text << " " << what);
+      // "Verified" says that outputs of the source were compared with: they are on record.
+      if (info.evidence == Evidence::kVerified) {
+        CHECK_MESSAGE(!files_in(info.vectors).empty(), text << " is verified by no file");
+      }
+      ++contracts;
+    }
+  }
+  CHECK(contracts > 0);
+}
+
+TEST_CASE("a contract without evidence is noticed") {
+  const Support yes, no{false, "not written"};
+  CHECK(fault("", yes) == "");
+  CHECK(fault("mx/mxfp4_blocks.json", no) == "");
+  CHECK(fault("mx/mxfp4_blocks.json (as torchao-floor)", no) == "");
+  CHECK(fault("peers/peers.safetensors", no) == "");
+  CHECK(fault("", no) == "has neither vectors nor the oracle");
+  CHECK(fault("see the paper", no) == "has neither vectors nor the oracle");
+  CHECK(fault("elsewhere/blocks.json", yes) == "names elsewhere/blocks.json, which does not exist");
+  CHECK(fault("mx/mxfp4_blocks.json elsewhere/x.safetensors", yes) ==
+        "names elsewhere/x.safetensors, which does not exist");
+}
