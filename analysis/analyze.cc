@@ -323,10 +323,8 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
   }
   Aggregator aggregator(options);
   Report report;
-  // About 24 bytes per element of a tile are in flight in each thread.
-  const std::int64_t tile_bytes = 24 * kTileElements;
-  const int threads = static_cast<int>(std::clamp<std::int64_t>(options.memory_bytes / tile_bytes,
-                                                                1, thread_count(options.threads)));
+  const int threads = static_cast<int>(std::clamp<std::int64_t>(
+      options.memory_bytes / kMemoryPerThread, 1, thread_count(options.threads)));
   report.threads = threads;
 
   std::vector<OpenFile> opened;

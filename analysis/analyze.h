@@ -23,6 +23,10 @@ struct TensorFilter {
   std::function<bool(const std::string& name)> compile() const;
 };
 
+// What the tile of one thread takes, and so the least memory_bytes that means anything: about 24
+// bytes per element of a tile of 2^20.
+inline constexpr std::int64_t kMemoryPerThread = std::int64_t{24} << 20;
+
 struct AnalyzeOptions {
   std::vector<Recipe> recipes;
   TensorFilter filter;

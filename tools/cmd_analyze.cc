@@ -144,14 +144,11 @@ void write_output(const Output& output, const Report& report) {
   file.commit();
 }
 
-// One thread works on a tile of 2^20 elements with about 24 bytes for each (analysis/analyze.cc).
-constexpr std::int64_t kLeastMemory = std::int64_t{24} << 20;
-
 // --memory 64M: bytes, or units of 1024^n.
 std::int64_t parse_memory(const std::string& text) {
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--memory '{}': {}; the least is {}M", text, why, kLeastMemory >> 20));
+    throw Error(ErrorKind::kUsage, fmt::format("--memory '{}': {}; the least is {}M", text, why,
+                                               kMemoryPerThread >> 20));
   };
   constexpr std::string_view kUnits = "KMGT";
   std::int64_t bytes = 0;
@@ -169,7 +166,7 @@ std::int64_t parse_memory(const std::string& text) {
   for (std::size_t i = 0; i < power; ++i) {
     if (__builtin_mul_overflow(bytes, std::int64_t{1024}, &bytes)) refuse("this exceeds 64 bits");
   }
-  if (bytes < kLeastMemory) refuse("one thread needs more");
+  if (bytes < kMemoryPerThread) refuse("one thread needs more");
   return bytes;
 }
 
@@ -268,7 +265,7 @@ void add_analyze(CLI::App& app, int& exit_code) {
   sub->add_option("--memory", arguments->memory,
                   fmt::format("upper limit, with K, M or G (1024-based); {}M or more for each "
                               "thread, else fewer run",
-                              kLeastMemory >> 20))
+                              kMemoryPerThread >> 20))
       ->type_name("SIZE")
       ->capture_default_str();
   sub->add_option("--percentiles", arguments->percentiles,

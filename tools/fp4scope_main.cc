@@ -39,7 +39,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 a threshold was exceeded, 2 wrong usage, 3 bad or unreadable data,\n"
-      "4 not supported here. Every COMMAND --help ends with an example on the tensors in data/.");
+      "4 not supported here, 128+N stopped by signal N. Every COMMAND --help ends with an example\n"
+      "on the tensors in data/.");
   add_formats(app, exit_code);
   add_info(app, exit_code);
   add_analyze(app, exit_code);

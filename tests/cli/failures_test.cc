@@ -1,5 +1,5 @@
-// What goes wrong outside the program: bad files, full disks, closed pipes, Ctrl-C. Nothing is lost
-// and nothing half-written stays.
+// What goes wrong outside the program: bad files, full disks, closed pipes, outputs that would
+// replace inputs. Nothing is lost and nothing half-written stays.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -108,110 +108,6 @@ TEST_CASE("an --out target that cannot be written is found before the work start
   }
 }
 
-TEST_CASE("Ctrl-C, SIGTERM and SIGHUP end the run soon and leave no part of a file") {
-  TempDir folder;
-  write_sparse_npy(folder.file("huge.npy"), 1 << 17, 1 << 15);
-  std::filesystem::create_directory(folder.path() / "out");
-  const std::vector<std::vector<std::string>> commands = {
-      {"analyze", folder.file("huge.npy"), "--backend", "reference", "--threads", "1", "--out",
-       folder.file("out/r.json")},
-      {"quantize", folder.file("huge.npy"), folder.file("out/q.safetensors"), "-r", "nvfp4",
-       "--backend", "reference", "--threads", "1"}};
-  for (const auto& command : commands) {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      CAPTURE(command[0]);
-      auto sent = std::chrono::steady_clock::now();
-      const Result result = run(command, {.meanwhile = [&](pid_t pid) {
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(700));
-                                  sent = std::chrono::steady_clock::now();
-                                  ::kill(pid, signal);
-                                }});
-      CAPTURE(result.err);
-      CHECK(result.code == 128 + signal);
-      CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(10));
-      CHECK(names_in(folder.path() / "out").empty());
-    }
-  }
-}
-
-TEST_CASE("a second Ctrl-C ends the run at once") {
-  TempDir folder;
-  // The exact oracle takes about a second for a tile of a million elements, and the first signal
-  // alone waits for the end of a tile.
-  write_sparse_npy(folder.file("x.npy"), 4096, 1024);
-  {
-    std::fstream data(folder.file("x.npy"), std::ios::in | std::ios::out | std::ios::binary);
-    data.seekp(128);
-    std::vector<float> row(1024);
-    for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i % 97) * 0.37f;
-    for (int r = 0; r < 4096; ++r) {
-      data.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(4 * 1024));
-    }
-  }
-  const Result result = run({"quantize", folder.file("x.npy"), folder.file("q.safetensors"), "-r",
-                             "hif4", "--backend", "oracle", "--threads", "1"},
-                            {.meanwhile = [&](pid_t pid) {
-                              std::this_thread::sleep_for(std::chrono::milliseconds(400));
-                              ::kill(pid, SIGINT);
-                              std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                              ::kill(pid, SIGINT);
-                            }});
-  CHECK(result.code == 130);
-  CHECK(result.err == "");  // the orderly end after one signal says that it was interrupted
-  CHECK(names_in(folder.path()) == std::vector<std::string>{"x.npy"});
-}
-
-TEST_CASE("an input file that is cut while it is read is one sentence, and exit code 3") {
-  TempDir folder;
-  std::filesystem::create_directory(folder.path() / "out");
-  const std::string input = folder.file("x.npy");
-  // Whether the reader's own check or the page fault comes first differs from try to try.
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    write_sparse_npy(input, 1 << 17, 1 << 13);  // 4 GiB
-    const bool quantizes = attempt % 2 == 1;
-    const std::vector<std::string> command =
-        quantizes ? std::vector<std::string>{"quantize", input,   folder.file("out/q.safetensors"),
-                                             "-r",       "mxfp4", "--threads",
-                                             "2"}
-                  : std::vector<std::string>{"analyze", input, "-r", "mxfp4", "--threads", "2"};
-    const Result result = run(command, {.meanwhile = [&](pid_t) {
-                                std::this_thread::sleep_for(std::chrono::milliseconds(300));
-                                std::filesystem::resize_file(input, 4096);
-                              }});
-    CAPTURE(result.code);
-    CAPTURE(result.err);
-    CHECK(result.code == 3);
-    CHECK(result.err.starts_with("fp4scope: "));
-    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-    CHECK(contains(result.err, input + " was cut "));
-    CHECK(contains(result.err, "while it was being read"));
-    CHECK(names_in(folder.path() / "out").empty());
-  }
-}
-
-TEST_CASE("SIGBUS leaves no part of a file") {
-  TempDir folder;
-  write_sparse_npy(folder.file("huge.npy"), 1 << 17, 1 << 15);
-  std::filesystem::create_directory(folder.path() / "out");
-  std::vector<std::string> before;
-  const Result result = run({"quantize", folder.file("huge.npy"), folder.file("out/q.safetensors"),
-                             "-r", "nvfp4", "--backend", "reference", "--threads", "1"},
-                            {.meanwhile = [&](pid_t pid) {
-                              // Until the output file is begun.
-                              for (int i = 0; i < 200 && before.empty(); ++i) {
-                                std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                                before = names_in(folder.path() / "out");
-                              }
-                              ::kill(pid, SIGBUS);
-                            }});
-  CHECK(before.size() == 1);
-  CHECK(result.code == 3);
-  // A signal that another process sends has no address and so no file.
-  CHECK(result.err ==
-        "fp4scope: an input file was cut short or could not be read while it was being read\n");
-  CHECK(names_in(folder.path() / "out").empty());
-}
-
 TEST_CASE("--out never replaces an input file") {
   TempDir folder;
   const std::string sample = read_file(source_dir() / kSample);
@@ -276,6 +172,7 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   write_file(folder.file("a.safetensors"), sample);
   write_file(folder.file("b.safetensors"), sample.substr(0, 100));
   write_file(folder.file("c.safetensors"), sample);
+  write_file(folder.file("d.gguf"), "GGUF");
   const Result text = run({"info", folder.path().string()});
   CHECK(text.code == 3);
   CHECK(contains(text.err, "b.safetensors"));
@@ -287,6 +184,9 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   CHECK(second < errors);
   REQUIRE(errors != std::string::npos);
   CHECK(text.out.find("b.safetensors") > errors);
+  const auto skipped = text.out.find("\nskipped\n");
+  CHECK(second < skipped);
+  CHECK(text.out.find("d.gguf") > skipped);
   CHECK(contains(text.out, "total: 8 tensors, 524288 elements, 1081344 bytes\n"));
 
   const Result result = run({"info", folder.path().string(), "--json"});
@@ -297,6 +197,8 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   REQUIRE(out["errors"].size() == 1);
   CHECK(contains(out["errors"][0]["file"].get<std::string>(), "b.safetensors"));
   CHECK(out["errors"][0]["exit_code"] == 3);
+  REQUIRE(out["skipped"].size() == 1);
+  CHECK(contains(out["skipped"][0]["file"].get<std::string>(), "d.gguf"));
 }
 
 TEST_CASE("quantize writes a file that dequantize reads, in fp4scope's own layout") {

@@ -55,7 +55,10 @@ inline Result run(const std::vector<std::string>& args, const Setup& setup = {})
   for (std::string& arg : copies) argv.push_back(arg.data());
   argv.push_back(nullptr);
   int pipe_ends[2] = {-1, -1};
-  if (setup.out == Stdout::kClosedPipe && ::pipe(pipe_ends) != 0) return {};
+  if (setup.out == Stdout::kClosedPipe) {
+    if (::pipe(pipe_ends) != 0) return {};
+    ::close(pipe_ends[0]);  // before the program starts, which may be done sooner than this process
+  }
 
   const pid_t child = ::fork();
   if (child < 0) return {};
@@ -72,7 +75,6 @@ inline Result run(const std::vector<std::string>& args, const Setup& setup = {})
         break;
       case Stdout::kClosedPipe:
         out = pipe_ends[1];
-        ::close(pipe_ends[0]);
         break;
       case Stdout::kClosed:
         break;
@@ -90,10 +92,7 @@ inline Result run(const std::vector<std::string>& args, const Setup& setup = {})
     ::execv(argv[0], argv.data());
     ::_exit(99);
   }
-  if (pipe_ends[0] >= 0) {
-    ::close(pipe_ends[0]);
-    ::close(pipe_ends[1]);
-  }
+  if (pipe_ends[1] >= 0) ::close(pipe_ends[1]);
   if (setup.meanwhile) setup.meanwhile(child);
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -165,7 +165,7 @@ TEST_CASE("info chooses tensors and speaks JSON") {
 
 TEST_CASE("--dtype types the codes of npy files whose header names no type") {
   TempDir folder;
-  // Two bytes: the descr of ml_dtypes arrays is void.
+  // Two codes; numpy saves arrays of ml_dtypes types as void.
   std::string dict = "{'descr': '|V1', 'fortran_order': False, 'shape': (2, 1), }";
   dict.resize(117, ' ');
   const std::string path = folder.file("codes.npy");
