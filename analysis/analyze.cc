@@ -171,7 +171,6 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     const std::int64_t blocks = (cols + recipe.format.block - 1) / recipe.format.block;
     job.grid = make_map_grid(rows, blocks, options.map_size);
     job.totals.code_count = recipe.format.element.code_count();
-    job.totals.has_level_bits = recipe.family == Family::kHif4;
     job.totals.full_percentiles = options.full_percentiles;
     jobs.push_back(std::move(job));
     recipe_index.push_back(i);

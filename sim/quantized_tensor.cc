@@ -75,10 +75,6 @@ void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t
   }
 }
 
-std::uint32_t measure_amax_bits(const float* x, std::int64_t count) {
-  return amax_bits(x, count);
-}
-
 QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend) {
   if (recipe.ragged() == Ragged::kError && x.cols % recipe.format.block != 0) {
     throw Error(ErrorKind::kData, "recipe " + to_string(recipe) +

@@ -43,9 +43,6 @@ void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t co
 void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
                   std::uint8_t* codes);
 
-// Magnitude bits of the largest element, NaN ignored (spec/nvfp4.md 3.2).
-std::uint32_t measure_amax_bits(const float* x, std::int64_t count);
-
 // Measures the amax where the recipe needs it, then quantizes. Throws Error(kData) for a ragged row
 // that the recipe refuses and where Backend::quantize does.
 QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend);

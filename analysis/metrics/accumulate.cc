@@ -166,14 +166,15 @@ ErrorSums sum_block(const Block<X>& block, bool all_counted) {
   return {squared_error, absolute_error, error, signal, value, product, 0};
 }
 
-// Crest factor: a property of x alone, over the block's finite elements.
+// Sum of the squares of the finite x, for the crest factor, which is a property of x alone. Equal
+// to ErrorSums::signal when every element is counted.
 template <class T, class X>
-double crest_factor(const Block<X>& block, X amax, int finite) {
+double energy_of_finite(const Block<X>& block) {
   T energy{};
   for (int i = 0; i < block.n; ++i) {
     if (is_finite(block.x[i])) energy += static_cast<T>(block.x[i]) * static_cast<T>(block.x[i]);
   }
-  return static_cast<double>(amax) / std::sqrt(static_cast<double>(energy) / finite);
+  return energy;
 }
 
 template <class X>
@@ -273,8 +274,10 @@ void accumulate_blocks(Context& c, const X* x_tile) {
         wide ? sum_block<double>(block, finite != 0) : sum_block<X>(block, finite != 0);
     if (is_nonzero) {
       ++c.tallies.amax_exponents[static_cast<std::size_t>(exponent_of(k.amax) + kExponentOffset)];
-      sums.crest = wide ? crest_factor<double>(block, k.amax, k.finite)
-                        : crest_factor<X>(block, k.amax, k.finite);
+      const double energy = finite != 0 ? sums.signal
+                            : wide      ? energy_of_finite<double>(block)
+                                        : energy_of_finite<X>(block);
+      sums.crest = static_cast<double>(k.amax) / std::sqrt(energy / k.finite);
       c.tile.crest_max = std::max(c.tile.crest_max, sums.crest);
     }
     c.tile.amax = std::max(c.tile.amax, static_cast<double>(k.amax));

@@ -78,7 +78,6 @@ void Totals::add(const Totals& o) {
   amax = std::max(amax, o.amax);
   crest_max = std::max(crest_max, o.crest_max);
   code_count = std::max(code_count, o.code_count);
-  has_level_bits |= o.has_level_bits;
   full_percentiles = o.full_percentiles;
 }
 

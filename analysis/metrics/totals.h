@@ -90,7 +90,6 @@ struct Totals {
   double crest_max = 0;
   std::vector<double> map_squared_error;
   std::size_t code_count = 16;  // of the element format
-  bool has_level_bits = false;  // HiF4
   bool full_percentiles = false;
   void add_tile(const TileSums& tile);  // in tile order
   void add(const Totals& o);            // in tensor order, for aggregates
