@@ -43,7 +43,7 @@ void write_outer(SafetensorsWriter& writer, const Job& job,
   std::vector<float> amax, scale;
   for (const OuterScale32& entry : outer) {
     amax.push_back(entry.amax);
-    scale.push_back(entry.encode_scale);
+    scale.push_back(entry.g);
   }
   writer.write(job.amax, 0, amax.data(), amax.size() * sizeof(float));
   writer.write(job.outer, 0, scale.data(), scale.size() * sizeof(float));

@@ -15,6 +15,7 @@ struct Planes {
   std::int64_t code_cols = 0;      // bytes of codes per row
   std::int64_t scale_bytes = 1;    // per block
   std::int64_t outer_entries = 0;  // 0: the format has no outer scale
+  bool chooses = false;            // there is a plane of choice bits, a byte per block
 };
 
 inline Planes planes_of(const Recipe& recipe, std::int64_t rows, std::int64_t cols) {
@@ -24,9 +25,9 @@ inline Planes planes_of(const Recipe& recipe, std::int64_t rows, std::int64_t co
   planes.blocks = cols / recipe.format.block + (cols % recipe.format.block != 0 ? 1 : 0);
   planes.code_cols = packed_code_bytes(recipe, cols);
   planes.scale_bytes = recipe.format.scale_bytes;
-  if (recipe.family == Family::kNvfp4 && recipe.nvfp4.scale != OuterScale::kNone) {
-    planes.outer_entries = recipe.nvfp4.scale == OuterScale::kRow ? rows : 1;
-  }
+  const bool is_one = recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kNone;
+  if (recipe.has_outer() && !is_one) planes.outer_entries = recipe.scales_rows() ? rows : 1;
+  planes.chooses = recipe.chooses();
   return planes;
 }
 

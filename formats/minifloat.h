@@ -77,9 +77,15 @@ FP4SCOPE_HD constexpr typename L::U encode(MinifloatSpec spec, Rounding rounding
     }
   }
   U code = select(mag < min_normal, tiny, normal);
-  code = min_of(code, U{} + spec.max_finite_code());
   const U sign = bits >> 31;
-  if (spec.is_signed) {
+  if (spec.sign_code == SignCode::kTwosComplementFull) {
+    code = min_of(code, sign + spec.max_finite_code());
+  } else {
+    code = min_of(code, U{} + spec.max_finite_code());
+  }
+  if (spec.is_twos_complement()) {
+    code = select(sign != U{}, (0u - code) & (spec.code_count() - 1u), code);
+  } else if (spec.is_signed) {
     const U sign_bit = sign << spec.magnitude_bits();
     if (spec.special == Special::kFnuz) {
       code = select(code == U{}, code, code | sign_bit);
@@ -98,7 +104,10 @@ FP4SCOPE_HD constexpr typename L::F decode(MinifloatSpec spec, typename L::U cod
   using U = typename L::U;
   using F = typename L::F;
   const int m = spec.mantissa_bits;
-  const U field = code & spec.magnitude_mask();
+  U field = code & spec.magnitude_mask();
+  if (spec.is_twos_complement()) {
+    field = select((code & spec.sign_mask()) != U{}, (0u - code) & (spec.code_count() - 1u), code);
+  }
   U magnitude{};
   if (spec.has_subnormals) {
     // Place the code in binary32 fields and multiply by 2^(127-bias): exact for subnormals too.

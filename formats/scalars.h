@@ -80,6 +80,8 @@ inline constexpr BlockFormat kHif4{
      ScaleLevel{ScaleKind::kMicroExponent, {}, 4}},
     3,
     4};
+// The pass-through recipe; sums and maps take 64 elements at a time.
+inline constexpr BlockFormat kBf16Pass{"bf16", kBF16, 64, {}, 0, 0};
 static_assert(kMxfp4.bits_per_element() == 4.25);
 static_assert(kNvfp4.bits_per_element() == 4.5);
 static_assert(kHif4.bits_per_element() == 4.5);  // 4 + (8 + 8 + 16) / 64

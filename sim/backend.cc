@@ -13,13 +13,16 @@ void resize(QuantizedTile& tile, const Recipe& recipe, std::int64_t rows, std::i
   tile.cols = cols;
   tile.blocks_per_row = (cols + block - 1) / block;
   tile.padded_cols = tile.blocks_per_row * block;
-  tile.codes.resize(static_cast<std::size_t>(rows * tile.padded_cols));
+  tile.codes.resize(static_cast<std::size_t>(rows * tile.padded_cols * recipe.code_bytes()));
   tile.scales.resize(
       static_cast<std::size_t>(rows * tile.blocks_per_row * recipe.format.scale_bytes));
+  const auto blocks = static_cast<std::size_t>(rows * tile.blocks_per_row);
+  tile.choices.resize(recipe.chooses() ? blocks : 0);
+  tile.errors.resize(recipe.chooses() && tile.wants_errors ? 2 * blocks : 0);
 }
 
 void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_scales) {
-  if (recipe.family != Family::kNvfp4) return;
+  if (!recipe.has_outer()) return;
   const std::size_t expected = recipe.scales_rows() ? static_cast<std::size_t>(rows) : 1;
   if (outer_scales == expected) return;
   throw Error(ErrorKind::kUsage, "recipe " + to_string(recipe) + ": expected " +
@@ -29,7 +32,7 @@ void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_sc
 
 OuterScale32 outer_of_row(const Recipe& recipe, std::span<const OuterScale32> outer,
                           std::int64_t row) {
-  if (recipe.family != Family::kNvfp4) return {};
+  if (!recipe.has_outer()) return {};
   return outer[recipe.scales_rows() ? static_cast<std::size_t>(row) : 0];
 }
 

@@ -15,7 +15,7 @@ std::vector<ScalePlane> planes_of(const BlockFormat& format) {
   std::vector<ScalePlane> planes;
   for (int i = 0; i < format.num_levels; ++i) {
     const ScaleLevel& level = format.levels[static_cast<std::size_t>(i)];
-    if (level.kind == ScaleKind::kBinary32) continue;  // the outer scale
+    if (level.group == 0) continue;  // the outer scale
     const int bits = level.storage_bits() * (format.block / level.group);
     planes.push_back({level, (bits + 7) / 8, {}});
   }
@@ -27,7 +27,7 @@ QuantizedTile unpacked(const QuantizedTensor& tensor) {
   resize(tile, tensor.recipe, tensor.rows, tensor.cols);
   for (std::int64_t r = 0; r < tensor.rows; ++r) {
     unpack_codes(tensor.recipe, tensor.codes.data() + r * tensor.code_bytes_per_row, tensor.cols,
-                 tile.codes.data() + r * tile.padded_cols);
+                 tile.codes.data() + r * tile.padded_cols * tensor.recipe.code_bytes());
   }
   std::int64_t offset = 0;
   const std::int64_t scale_bytes = tensor.recipe.format.scale_bytes;
@@ -38,6 +38,7 @@ QuantizedTile unpacked(const QuantizedTensor& tensor) {
     }
     offset += n;
   }
+  tile.choices = tensor.choices;
   return tile;
 }
 
@@ -45,17 +46,20 @@ QuantizedTile unpacked(const QuantizedTensor& tensor) {
 
 std::uint32_t QuantizedTensor::code(std::int64_t row, std::int64_t col) const {
   const std::uint8_t* line = codes.data() + row * code_bytes_per_row;
+  if (recipe.code_bytes() == 2) {
+    return line[2 * col] | static_cast<std::uint32_t>(line[2 * col + 1]) << 8;
+  }
   return recipe.packs_nibbles() ? line[col / 2] >> (col % 2 * 4) & 0xfu : line[col];
 }
 
 std::int64_t packed_code_bytes(const Recipe& recipe, std::int64_t cols) {
-  return recipe.packs_nibbles() ? cols / 2 + cols % 2 : cols;
+  return recipe.packs_nibbles() ? cols / 2 + cols % 2 : cols * recipe.code_bytes();
 }
 
 void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t cols,
                 std::uint8_t* packed) {
   if (!recipe.packs_nibbles()) {
-    std::copy_n(codes, cols, packed);
+    std::copy_n(codes, cols * recipe.code_bytes(), packed);
     return;
   }
   for (std::int64_t c = 0; c + 1 < cols; c += 2) {
@@ -67,7 +71,7 @@ void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t co
 void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
                   std::uint8_t* codes) {
   if (!recipe.packs_nibbles()) {
-    std::copy_n(packed, cols, codes);
+    std::copy_n(packed, cols * recipe.code_bytes(), codes);
     return;
   }
   for (std::int64_t c = 0; c < cols; ++c) {
@@ -100,9 +104,10 @@ QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backen
   out.code_bytes_per_row = packed_code_bytes(recipe, x.cols);
   out.codes.resize(static_cast<std::size_t>(x.rows * out.code_bytes_per_row));
   for (std::int64_t r = 0; r < x.rows; ++r) {
-    pack_codes(recipe, tile.codes.data() + r * tile.padded_cols, x.cols,
+    pack_codes(recipe, tile.codes.data() + r * tile.padded_cols * recipe.code_bytes(), x.cols,
                out.codes.data() + r * out.code_bytes_per_row);
   }
+  out.choices = std::move(tile.choices);
   out.scales = planes_of(recipe.format);
   std::int64_t offset = 0;
   const std::int64_t blocks = x.rows * tile.blocks_per_row;

@@ -30,7 +30,8 @@ struct QuantizedTensor {
   std::int64_t code_bytes_per_row = 0;
   std::vector<std::uint8_t> codes;
   std::vector<ScalePlane> scales;
-  std::vector<OuterScale32> outer;  // one, or one per row
+  std::vector<std::uint8_t> choices;  // [rows, blocks], 1 = map-to-4; empty unless recipe.chooses()
+  std::vector<OuterScale32> outer;    // one, or one per row
 
   std::uint32_t code(std::int64_t row, std::int64_t col) const;
 };

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <optional>
 
 #include "formats/scalars.h"
+#include "sim/custom_format.h"
 #include "sim/error.h"
 #include "sim/recipe_keys.h"
 
@@ -16,16 +18,22 @@ namespace fp4scope {
 namespace {
 
 constexpr FormatRow kFormats[] = {
-    {Family::kMx, kMxfp4, "E2M1 elements, one E8M0 scale per 32", "OCP MX v1.0"},
-    {Family::kMx, kMxfp6e2m3, "E2M3 elements, one E8M0 scale per 32", "OCP MX v1.0"},
-    {Family::kMx, kMxfp6e3m2, "E3M2 elements, one E8M0 scale per 32", "OCP MX v1.0"},
-    {Family::kMx, kMxfp8e4m3, "E4M3 elements, one E8M0 scale per 32", "OCP MX v1.0"},
-    {Family::kMx, kMxfp8e5m2, "E5M2 elements, one E8M0 scale per 32", "OCP MX v1.0"},
-    {Family::kNvfp4, kNvfp4,
+    {Family::kMx, kMxfp4, "torchao-rceil", "E2M1 elements, one E8M0 scale per 32", "OCP MX v1.0"},
+    {Family::kMx, kMxfp6e2m3, "torchao-rceil", "E2M3 elements, one E8M0 scale per 32",
+     "OCP MX v1.0"},
+    {Family::kMx, kMxfp6e3m2, "torchao-rceil", "E3M2 elements, one E8M0 scale per 32",
+     "OCP MX v1.0"},
+    {Family::kMx, kMxfp8e4m3, "torchao-rceil", "E4M3 elements, one E8M0 scale per 32",
+     "OCP MX v1.0"},
+    {Family::kMx, kMxfp8e5m2, "torchao-rceil", "E5M2 elements, one E8M0 scale per 32",
+     "OCP MX v1.0"},
+    {Family::kNvfp4, kNvfp4, "te",
      "E2M1 elements, one UE4M3 scale per 16, one binary32 scale per tensor or row",
      "TransformerEngine"},
-    {Family::kHif4, kHif4, "S1P2 elements, one E6M2 scale per 64, one bit per 8 and one bit per 4",
+    {Family::kHif4, kHif4, "gcc",
+     "S1P2 elements, one E6M2 scale per 64, one bit per 8 and one bit per 4",
      "HiFloat4, arXiv 2602.11287"},
+    {Family::kPass, kBf16Pass, "bf16", "the tensor in BF16, not quantized", "bfloat16"},
 };
 
 // In keys and values '-' and '_' are the same character and case does not matter.
@@ -102,7 +110,6 @@ const FormatRow& find_format(std::string_view text, std::string_view name) {
     legal.push_back(row.format.name);
   }
   if (name.empty()) fail_listing(text, "the format is missing", "", legal);
-  if (wanted == "custom") fail(text, "user-defined formats (custom:) do not exist in this version");
   fail_listing(text, fmt::format("unknown format \"{}\"", name), wanted, legal);
 }
 
@@ -143,46 +150,92 @@ std::optional<std::uint32_t> parse_bits(std::string_view value) {
   return bits;
 }
 
-std::uint32_t parse_value(std::string_view text, const KeyRow& row, const Item& item) {
-  if (row.is_bits()) {
-    if (const auto bits = parse_bits(item.value)) return *bits;
-    fail(text, fmt::format("{}={} is not the bits of a binary32 number, expected 0x and 8 hex "
-                           "digits such as 0x3f800000",
-                           row.name, item.typed_value));
-  }
-  Names legal;
-  for (const KeyValue& value : row.values) {
-    if (value.name == item.value) return value.code;
-    if (!value.is_synonym) legal.push_back(value.name);
-  }
-  fail_listing(text, fmt::format("key {} has no value \"{}\"", row.name, item.typed_value),
-               item.value, legal);
+std::optional<std::uint64_t> parse_number(const KeyNumber& number, std::string_view value) {
+  if (!value.starts_with(number.prefix)) return std::nullopt;
+  value.remove_prefix(number.prefix.size());
+  std::uint64_t n = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
+  if (n < number.least || n > number.most) return std::nullopt;
+  return n + number.offset;
 }
 
-std::string value_text(const KeyRow& row, std::uint32_t code) {
-  if (row.is_bits()) return fmt::format("0x{:08x}", code);
+std::uint64_t parse_value(std::string_view text, const KeyRow& row, const Item& item) {
+  std::vector<std::string> legal;
+  for (const KeyValue& value : row.values) {
+    if (value.name == item.value) return value.code;
+    if (!value.is_synonym) legal.emplace_back(value.name);
+  }
+  const KeyNumber& number = row.number;
+  switch (number.form) {
+    case KeyNumber::Form::kNone:
+      break;
+    case KeyNumber::Form::kBits:
+      if (const auto bits = parse_bits(item.value)) return *bits;
+      fail(text, fmt::format("{}={} is not the bits of a binary32 number, expected 0x and 8 hex "
+                             "digits such as 0x3f800000",
+                             row.name, item.typed_value));
+    case KeyNumber::Form::kDecimal:
+      if (const auto n = parse_number(number, item.value)) return *n;
+      legal.push_back(
+          fmt::format("{}N with N from {} to {}", number.prefix, number.least, number.most));
+      break;
+  }
+  fail_listing(text, fmt::format("key {} has no value \"{}\"", row.name, item.typed_value),
+               item.value, Names(legal.begin(), legal.end()));
+}
+
+std::string value_text(const KeyRow& row, std::uint64_t code) {
   for (const KeyValue& value : row.values)
     if (value.code == code && !value.is_synonym) return std::string(value.name);
-  // Only a Recipe that no recipe text stands for gets here, e.g. with stochastic rounding.
+  if (row.number.form == KeyNumber::Form::kBits) return fmt::format("0x{:08x}", code);
+  if (row.number.form == KeyNumber::Form::kDecimal)
+    return fmt::format("{}{}", row.number.prefix, code - row.number.offset);
+  // Only a Recipe that no recipe text stands for gets here, e.g. with stochastic rounding as ties.
   throw Error(ErrorKind::kUsage,
               fmt::format("the value {} of recipe key {} has no name", code, row.name));
 }
 
+bool applies(const KeyRow& row, const Recipe& recipe) {
+  return row.applies == nullptr || row.applies(recipe);
+}
 bool has_value(const KeyRow& row, const Recipe& recipe) {
-  return row.is_given == nullptr || row.is_given(recipe);
+  return applies(row, recipe) && (row.is_given == nullptr || row.is_given(recipe));
+}
+
+// The keys of a family in canonical order.
+std::vector<KeyRow> rows_of(Family family) {
+  const std::span<const KeyRow> own = keys_of(family).rows, common = transform_keys();
+  std::vector<KeyRow> rows(own.begin(), own.end());
+  rows.insert(rows.end(), common.begin(), common.end());
+  return rows;
 }
 
 std::string with_items(const Recipe& recipe, const std::vector<std::string>& items) {
-  std::string text(recipe.format.name);
-  if (!items.empty()) text += fmt::format(":{}", joined(items, ","));
+  const bool is_custom = !recipe.shape.empty();
+  std::string text =
+      is_custom ? fmt::format("custom:{}", recipe.shape) : std::string(recipe.format.name);
+  if (!items.empty()) text += fmt::format("{}{}", is_custom ? "," : ":", joined(items, ","));
   return text;
 }
 
+const FormatRow& row_of(const Recipe& recipe) {
+  for (const FormatRow& row : kFormats)
+    if (row.format.name == recipe.format.name) return row;
+  return kFormats[0];
+}
+
+// Format, family and default contract before any key.
 Recipe from_format(const FormatRow& row) {
   Recipe recipe;
   recipe.family = row.family;
   recipe.format = row.format;
+  recipe.contract = row.default_contract;
   return recipe;
+}
+// The recipe of a format alone; what to_string compares with.
+Recipe start_of(const Recipe& recipe) {
+  return recipe.shape.empty() ? from_format(row_of(recipe)) : custom_recipe(recipe.shape);
 }
 
 }  // namespace
@@ -199,14 +252,43 @@ Ragged Recipe::ragged() const {
       return nvfp4.ragged;
     case Family::kHif4:
       return hif4.ragged;
+    case Family::kInt4:
+      return int4.ragged;
+    case Family::kFp8:
+      return fp8.ragged;
+    case Family::kPass:
+      break;
   }
   return Ragged::kPad;
 }
 
+bool Recipe::has_outer() const {
+  if (family == Family::kFp8) return fp8.gran.is_tensor() || fp8.gran.is_row();
+  return family == Family::kNvfp4;
+}
+bool Recipe::scales_rows() const {
+  if (family == Family::kFp8) return fp8.gran.is_row();
+  return family == Family::kNvfp4 && nvfp4.scale == OuterScale::kRow;
+}
 // A given g decodes with its own reciprocal unless `amax` comes with it, so nothing is measured.
 bool Recipe::needs_amax() const {
+  if (family == Family::kFp8) return has_outer() && !fp8.has_g;
   if (family != Family::kNvfp4) return false;
   return nvfp4.scale == OuterScale::kRow || (nvfp4.scale == OuterScale::kTensor && !nvfp4.has_amax);
+}
+bool Recipe::chooses() const {
+  return family == Family::kNvfp4 && nvfp4.is_adaptive();
+}
+bool Recipe::casts_f64_directly() const {
+  return family == Family::kMx;
+}
+Rounding Recipe::element_ties() const {
+  if (sr.enabled) return Rounding::kStochastic;
+  return family == Family::kMx ? mx.ties : family == Family::kHif4 ? hif4.ties : Rounding::kEven;
+}
+bool Recipe::keeps_nan_elements() const {
+  return (family == Family::kHif4 && hif4.nonfinite == Hif4Nonfinite::kElement) ||
+         (family == Family::kMx && mx.nan == MxNan::kPass);
 }
 
 Recipe parse_recipe(std::string_view typed) {
@@ -216,67 +298,107 @@ Recipe parse_recipe(std::string_view typed) {
   if (text.find('+') != std::string_view::npos)
     fail(typed, "further stages after \"+\" do not exist in this version");
   const std::size_t colon = text.find(':');
-  Recipe recipe = from_format(find_format(typed, trimmed(text.substr(0, colon))));
-  recipe.text = typed;
+  const std::string_view name = trimmed(text.substr(0, colon));
+  Recipe recipe;
   std::vector<Item> items;
-  if (colon != std::string_view::npos) items = split_items(typed, text.substr(colon + 1));
+  if (normalized(name) == "custom") {
+    // The shape ends at the first comma.
+    if (colon == std::string_view::npos)
+      fail(typed, "custom: needs a shape such as custom:e2m1/16:e4m3/tensor:f32");
+    const std::string_view rest = text.substr(colon + 1);
+    const std::size_t comma = rest.find(',');
+    try {
+      recipe = custom_recipe(normalized(trimmed(rest.substr(0, comma))));
+    } catch (const Error& e) {
+      fail(typed, e.what());
+    }
+    if (comma != std::string_view::npos) items = split_items(typed, rest.substr(comma + 1));
+  } else {
+    recipe = from_format(find_format(typed, name));
+    if (colon != std::string_view::npos) items = split_items(typed, text.substr(colon + 1));
+  }
+  recipe.text = typed;
+  const std::string format_name =
+      recipe.shape.empty() ? std::string(recipe.format.name) : "custom:" + recipe.shape;
+
+  // The contract decides which keys there are. A user-defined format may take it from another
+  // family that its shape allows.
+  const auto contract =
+      std::find_if(items.begin(), items.end(), [](const Item& i) { return i.key == "contract"; });
+  const std::string contract_name = contract != items.end() ? contract->value : recipe.contract;
+  if (contract != items.end() && !recipe.shape.empty()) choose_custom_family(recipe, contract_name);
+  if (!keys_of(recipe.family).apply_contract(recipe, contract_name)) {
+    Names legal;
+    const std::vector<ContractInfo> all =
+        contracts_of(recipe.family, recipe.shape.empty() ? recipe.format.name : "custom");
+    for (const ContractInfo& info : all) legal.push_back(info.name);
+    fail_listing(typed,
+                 fmt::format("{} has no contract \"{}\"", format_name, contract->typed_value),
+                 contract_name, legal);
+  }
+  if (!recipe.shape.empty()) apply_shape(recipe);
 
   // Every item gets its row first, so that a key typed twice is seen under all its names.
-  const std::span<const KeyRow> rows = key_rows(recipe.family);
+  const std::vector<KeyRow> rows = rows_of(recipe.family);
   std::vector<const Item*> chosen(rows.size(), nullptr);
-  const Item* contract = nullptr;
+  bool has_contract = false;
   for (const Item& item : items) {
+    if (item.key == "contract") {
+      if (has_contract) fail(typed, "key \"contract\" is given twice");
+      has_contract = true;
+      continue;
+    }
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const KeyRow& r) {
       return r.name == item.key || (!r.alias.empty() && r.alias == item.key);
     });
-    if (row == rows.end() && item.key != "contract") {
+    if (row == rows.end()) {
       Names legal{"contract"};
       for (const KeyRow& r : rows) legal.push_back(r.name);
-      fail_listing(typed, fmt::format("{} has no key \"{}\"", recipe.format.name, item.typed_key),
+      fail_listing(typed, fmt::format("{} has no key \"{}\"", format_name, item.typed_key),
                    item.key, legal);
     }
-    const Item*& slot = row == rows.end() ? contract : chosen[row - rows.begin()];
-    if (slot != nullptr)
-      fail(typed,
-           fmt::format("key \"{}\" is given twice", row == rows.end() ? "contract" : row->name));
+    const Item*& slot = chosen[static_cast<std::size_t>(row - rows.begin())];
+    if (slot != nullptr) fail(typed, fmt::format("key \"{}\" is given twice", row->name));
     slot = &item;
   }
-
-  const std::string contract_name =
-      contract ? contract->value : std::string(default_contract(recipe.family));
-  if (!apply_contract(recipe, contract_name)) {
-    Names legal;
-    for (const ContractInfo& info : contracts_of(recipe.family)) legal.push_back(info.name);
-    fail_listing(
-        typed, fmt::format("{} has no contract \"{}\"", recipe.format.name, contract->typed_value),
-        contract_name, legal);
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (chosen[i] != nullptr) rows[i].set(recipe, parse_value(typed, rows[i], *chosen[i]));
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    // The bit-valued keys go with one value of another key.
-    if (!rows[i].is_bits()) continue;
-    if (has_value(rows[i], recipe) && chosen[i] == nullptr)
-      fail(typed, fmt::format("key {} is missing: {}", rows[i].name, rows[i].meaning));
-    if (!has_value(rows[i], recipe) && chosen[i] != nullptr)
-      fail(typed, fmt::format("key {} does not apply here: {}", rows[i].name, rows[i].meaning));
+    const bool used = applies(rows[i], recipe);
+    if (chosen[i] == nullptr) {
+      if (used && rows[i].required)
+        fail(typed, fmt::format("key {} is missing: {}", rows[i].name, rows[i].meaning));
+      continue;
+    }
+    if (!used) {
+      Names legal{"contract"};
+      for (const KeyRow& r : rows)
+        if (applies(r, recipe)) legal.push_back(r.name);
+      fail(typed, fmt::format("key {} ({}) does not go with contract {} and the other keys; "
+                              "expected one of {}",
+                              rows[i].name, rows[i].meaning, recipe.contract, joined(legal, ", ")));
+    }
+    rows[i].set(recipe, parse_value(typed, rows[i], *chosen[i]));
   }
-  check_combination(recipe);
+  const FamilyKeys& keys = keys_of(recipe.family);
+  keys.check(recipe);
+  check_transforms(recipe);
+  keys.finish(recipe);
   return recipe;
 }
 
 std::string to_string(const Recipe& recipe) {
   // What a parser would have before each key; a key is printed where it says something else.
-  Recipe known = recipe;
-  for (const FormatRow& row : kFormats)
-    if (row.format.name == recipe.format.name) known.format = row.format;
-  apply_contract(known, recipe.contract);
+  Recipe known = start_of(recipe);
+  const bool is_default = known.contract == recipe.contract && known.family == recipe.family;
+  known.family = recipe.family;
+  keys_of(known.family).apply_contract(known, recipe.contract);
+  if (!known.shape.empty()) apply_shape(known);
   std::vector<std::string> items;
-  if (recipe.contract != default_contract(recipe.family))
-    items.push_back(fmt::format("contract={}", recipe.contract));
-  for (const KeyRow& row : key_rows(recipe.family)) {
-    const std::uint32_t code = row.get(recipe);
-    if (!has_value(row, recipe) || (!row.is_bits() && row.get(known) == code)) continue;
+  if (!is_default) items.push_back(fmt::format("contract={}", recipe.contract));
+  for (const KeyRow& row : rows_of(recipe.family)) {
+    if (!has_value(row, recipe)) continue;
+    const std::uint64_t code = row.get(recipe);
+    const bool always = row.required || row.is_given != nullptr;
+    if (!always && row.get(known) == code) continue;
     items.push_back(fmt::format("{}={}", row.name, value_text(row, code)));
     row.set(known, code);
   }
@@ -285,25 +407,36 @@ std::string to_string(const Recipe& recipe) {
 
 std::string to_full_string(const Recipe& recipe) {
   std::vector<std::string> items{fmt::format("contract={}", recipe.contract)};
-  for (const KeyRow& row : key_rows(recipe.family))
+  for (const KeyRow& row : rows_of(recipe.family))
     if (has_value(row, recipe))
       items.push_back(fmt::format("{}={}", row.name, value_text(row, row.get(recipe))));
   return with_items(recipe, items);
 }
 
 std::vector<KeyHelp> recipe_keys(Family family) {
-  std::vector<std::string_view> names;
-  for (const ContractInfo& info : contracts_of(family)) names.push_back(info.name);
+  std::vector<std::string> names;
+  for (const ContractInfo& info : contracts_of(family, "custom")) names.emplace_back(info.name);
   std::vector<KeyHelp> help{
       {"contract", joined(names, "|"), "the published rules that all other keys start from"}};
-  for (const KeyRow& row : key_rows(family)) {
+  for (const KeyRow& row : rows_of(family)) {
     names.clear();
     for (const KeyValue& value : row.values)
-      if (!value.is_synonym) names.push_back(value.name);
-    if (row.is_bits()) names.push_back("0x<8 hex digits>");
+      if (!value.is_synonym) names.emplace_back(value.name);
+    if (row.number.form == KeyNumber::Form::kBits) names.emplace_back("0x<8 hex digits>");
+    if (row.number.form == KeyNumber::Form::kDecimal)
+      names.push_back(fmt::format("{}<N>", row.number.prefix));
     help.push_back({row.name, joined(names, "|"), row.meaning});
   }
   return help;
+}
+
+std::vector<ContractInfo> contracts_of(Family family, std::string_view format) {
+  std::vector<ContractInfo> list = keys_of(family).contracts(format);
+  for (const FormatRow& row : kFormats) {
+    if (row.family != family || (row.format.name != format && format != "custom")) continue;
+    for (ContractInfo& info : list) info.is_default |= info.name == row.default_contract;
+  }
+  return list;
 }
 
 }  // namespace fp4scope

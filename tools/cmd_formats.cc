@@ -34,6 +34,12 @@ std::string levels_text(const BlockFormat& format) {
       case ScaleKind::kBinary32:
         kind = "binary32";
         break;
+      case ScaleKind::kBfloat16:
+        kind = "bf16";
+        break;
+      case ScaleKind::kBinary16:
+        kind = "fp16";
+        break;
       case ScaleKind::kMicroExponent:
         kind = "micro-exponent";
         break;
@@ -96,7 +102,7 @@ Json contract_json(Family family, const ContractInfo& contract) {
 
 std::string contracts_text(Family family) {
   std::string out = fmt::format("contracts of {}\n", family_formats(family));
-  for (const ContractInfo& contract : contracts_of(family)) {
+  for (const ContractInfo& contract : contracts_of(family, "custom")) {
     out += fmt::format("  {}{}: rules {}\n    source: {}\n    vectors: {}\n", contract.name,
                        contract.is_default ? " (default)" : "", evidence_name(contract.evidence),
                        contract.source, contract.vectors);
@@ -154,7 +160,7 @@ Json list_json() {
   Json& results = out["results"];
   for (const FormatRow& row : all_formats()) results.push_back(format_json(row));
   for (const Family family : all_families()) {
-    for (const ContractInfo& contract : contracts_of(family)) {
+    for (const ContractInfo& contract : contracts_of(family, "custom")) {
       results.push_back(contract_json(family, contract));
     }
   }
@@ -217,7 +223,7 @@ int run_formats(const std::string& typed, bool json) {
     }
     entry["recipe_full"] = to_full_string(parse_recipe(name));
     out["results"].push_back(std::move(entry));
-    for (const ContractInfo& contract : contracts_of(row.family)) {
+    for (const ContractInfo& contract : contracts_of(row.family, row.format.name)) {
       out["results"].push_back(contract_json(row.family, contract));
     }
   }
@@ -227,7 +233,7 @@ int run_formats(const std::string& typed, bool json) {
     out["results"].push_back(scalar_json(scalar, true));
   }
   for (const Family family : all_families()) {
-    for (const ContractInfo& contract : contracts_of(family)) {
+    for (const ContractInfo& contract : contracts_of(family, "custom")) {
       if (name != contract.name) continue;
       text += fmt::format("contract {}: {}\nrules {}, source: {}\nvectors: {}\n", contract.name,
                           family_formats(family), evidence_name(contract.evidence), contract.source,

@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "analysis/metrics/totals.h"
-#include "formats/codecs/hif4.h"
-#include "formats/codecs/mx.h"
-#include "formats/codecs/nvfp4.h"
+#include "formats/lut.h"
+#include "formats/minifloat.h"
+#include "formats/scalars.h"
+#include "sim/element.h"
 
 namespace fp4scope {
 namespace {
@@ -36,15 +37,97 @@ int exponent_of(double v) {
   return static_cast<int>(bit_cast<std::uint64_t>(v) >> 52) - offset;
 }
 
+// What the codes of an element type mean to the counters.
+struct CodeTraits {
+  std::array<bool, 256> is_zero{}, is_top{};
+};
+CodeTraits code_traits(const BlockFormat& format) {
+  CodeTraits t;
+  if (format.element.storage_bits() > 8) return t;
+  const std::uint32_t codes = format.lut != nullptr ? static_cast<std::uint32_t>(format.lut->count)
+                                                    : format.element.code_count();
+  float least = 0, most = 0;
+  for (std::uint32_t code = 0; format.lut != nullptr && code < codes; ++code) {
+    least = std::min(least, format.lut->value[code]);
+    most = std::max(most, format.lut->value[code]);
+  }
+  for (std::uint32_t code = 0; code < codes; ++code) {
+    if (format.lut != nullptr) {
+      const float v = format.lut->value[code];
+      t.is_zero[code] = v == 0;
+      t.is_top[code] = v != 0 && (v == least || v == most);
+    } else {
+      const MinifloatSpec& element = format.element;
+      const bool negative = (code & element.sign_mask()) != 0;
+      const std::uint32_t magnitude = !element.is_twos_complement()
+                                          ? code & element.magnitude_mask()
+                                      : negative ? codes - code
+                                                 : code;
+      t.is_zero[code] = element.is_zero_code(code);
+      t.is_top[code] = magnitude >= element.max_finite_code();
+    }
+  }
+  return t;
+}
+
+// The outermost stored block scale: what its bytes mean to the counters.
+struct ScaleTraits {
+  bool exists = false;   // false: the format has an outer scale only, or none
+  bool is_byte = false;  // one byte: it has a histogram
+  std::array<bool, 256> zero{}, nan{}, top{};
+  ScaleKind kind = ScaleKind::kE8m0;
+  // Positions of the one-bit levels behind the scale byte: elements per bit.
+  std::array<int, 2> micro{};
+};
+ScaleTraits scale_traits(const Recipe& recipe) {
+  ScaleTraits t;
+  int micros = 0;
+  for (int i = 0; i < recipe.format.num_levels; ++i) {
+    const ScaleLevel& level = recipe.format.levels[static_cast<std::size_t>(i)];
+    if (level.group == 0) continue;
+    if (level.kind == ScaleKind::kMicroExponent) {
+      if (micros < 2) t.micro[static_cast<std::size_t>(micros++)] = level.group;
+      continue;
+    }
+    if (t.exists) continue;
+    t.exists = true;
+    t.kind = level.kind;
+    t.is_byte = level.storage_bits() == 8;
+    for (std::uint32_t byte = 0; t.is_byte && byte < 256; ++byte) {
+      if (level.kind == ScaleKind::kE8m0) {
+        t.nan[byte] = byte == 255;
+        t.top[byte] = byte == 254;
+        continue;
+      }
+      // if4 marks INT4 blocks in the sign bit of the scale, which no other format uses.
+      const std::uint32_t code = level.spec.storage_bits() == 7 ? byte & 0x7fu : byte;
+      const float v = decode<Lane<1>>(level.spec, code);
+      t.zero[byte] = v == 0;
+      t.nan[byte] = v != v;
+      t.top[byte] = code == level.spec.max_finite_code();
+    }
+  }
+  return t;
+}
+
+// Value of a wider block scale.
+float wide_scale(ScaleKind kind, const std::uint8_t* bytes) {
+  const std::uint32_t low = bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8;
+  if (kind == ScaleKind::kBinary16) return decode<Lane<1>>(kFP16, low);
+  if (kind == ScaleKind::kBfloat16) return bit_cast<float>(low << 16);
+  return bit_cast<float>(low | static_cast<std::uint32_t>(bytes[2]) << 16 |
+                         static_cast<std::uint32_t>(bytes[3]) << 24);
+}
+
 struct Context {
   const TileResult& result;
   Tallies& tallies;
   TileSums& tile;
   SaturationLimit saturation;
-  std::uint32_t top_code;  // magnitude code of the largest element
-  std::uint32_t magnitude_mask;
+  CodeTraits code;
+  ScaleTraits scale;
   int scale_bytes;
-  std::uint32_t scale_top;  // largest finite scale code
+  int code_bytes;
   // Code counts of the tile in two halves, so that equal neighbours do not wait for each other.
   std::array<std::array<std::uint32_t, 256>, 2> codes{};
 };
@@ -59,6 +142,7 @@ struct Block {
   OuterScale32 outer;
   int n;
   bool scale_is_zero;
+  bool choice;
 };
 
 // What is counted in one block. `finite` elements have a finite input, `counted` ones a finite
@@ -74,27 +158,8 @@ struct BlockCounts {
 // beyond the largest element. Formats that round binary64 input first see the rounded value.
 template <class X>
 bool is_saturated(const Context& c, const Block<X>& block, int i) {
-  using L = Lane<1>;
-  const Recipe& recipe = c.result.recipe;
-  const X x = magnitude(block.x[i]);
-  double scaled = 0;
-  switch (recipe.family) {
-    case Family::kMx:
-      scaled = mx_scaled(static_cast<double>(x), block.scale[0]);
-      break;
-    case Family::kNvfp4:
-      scaled = static_cast<float>(x) * nvfp4_inverse<L>(block.scale[0], block.outer.encode_scale);
-      break;
-    case Family::kHif4: {
-      const std::uint32_t e8 = block.scale[1] >> (i / 8) & 1u;
-      const std::uint32_t e16 = block.scale[2 + i / 32] >> (i / 4 % 8) & 1u;
-      const float shift = pow2(-static_cast<int>(e8 + e16));
-      scaled = hif4_scaled<L>(recipe.hif4, hif4_input<L>(recipe.hif4, static_cast<float>(x)),
-                              e6m2_reciprocal<L>(block.scale[0]), shift);
-      break;
-    }
-  }
-  return c.saturation.is_exceeded_by(scaled);
+  return c.saturation.is_exceeded_by(scaled_magnitude(
+      c.result.recipe, block.outer, block.scale, block.choice, i, static_cast<double>(block.x[i])));
 }
 
 // Loops without branches for the usual case that everything is finite.
@@ -110,12 +175,16 @@ BlockCounts<X> count_finite_block(const Context& c, const Block<X>& block) {
     r.amax = std::max(r.amax, magnitude(x));
     r.max_error = std::max(r.max_error, magnitude(v - x));
   }
-  for (int i = 0; i < block.n; ++i) {
-    const std::uint32_t code = block.codes[i] & c.magnitude_mask;
-    r.underflow_code += (block.x[i] != X{}) & (block.v[i] == 0.0f) & (code == 0);
+  if (c.code_bytes != 1) {
+    r.underflow_code = r.underflow;  // bf16 has no scale
+    return r;
   }
   for (int i = 0; i < block.n; ++i) {
-    if ((block.codes[i] & c.magnitude_mask) != c.top_code || block.v[i] == 0.0f) continue;
+    const bool is_zero = c.code.is_zero[block.codes[i]];
+    r.underflow_code += (block.x[i] != X{}) & (block.v[i] == 0.0f) & is_zero;
+  }
+  for (int i = 0; i < block.n; ++i) {
+    if (!c.code.is_top[block.codes[i]] || block.v[i] == 0.0f) continue;
     r.saturated += is_saturated(c, block, i);
   }
   return r;
@@ -135,11 +204,11 @@ BlockCounts<X> count_any_block(const Context& c, const Block<X>& block) {
     ++r.counted;
     r.inexact += v != x;
     r.max_error = std::max(r.max_error, magnitude(v - x));
-    const std::uint32_t code = block.codes[i] & c.magnitude_mask;
+    const std::uint8_t code = block.codes[i * c.code_bytes];
     if (x != X{} && v == X{}) {
       ++r.underflow;
-      r.underflow_code += code == 0;
-    } else if (code == c.top_code && v != X{}) {
+      r.underflow_code += c.code_bytes != 1 || c.code.is_zero[code];
+    } else if (c.code_bytes == 1 && c.code.is_top[code] && v != X{}) {
       r.saturated += is_saturated(c, block, i);
     }
   }
@@ -190,26 +259,31 @@ void count_errors(const Block<X>& block, Tallies& t) {
   }
 }
 
-// Scale bytes of one block: histogram, limits, HiF4 level bits.
+// Scale bytes of one block: histogram, limits, one-bit levels.
 void count_scales(const Context& c, const std::uint8_t* scale, bool is_nonzero, bool is_zero_scale,
                   int n) {
+  if (!c.scale.exists) return;
   Counts& counts = c.tallies.counts;
-  const Family family = c.result.recipe.family;
+  if (is_nonzero) counts.lost_blocks += is_zero_scale;
+  if (!c.scale.is_byte) {
+    const float v = wide_scale(c.scale.kind, scale);
+    counts.scale_nan += v != v;
+    return;
+  }
   ++c.tallies.scales[scale[0]];
-  if (is_nonzero) {
-    counts.lost_blocks += is_zero_scale;
-    counts.scale_min += scale[0] == 0;
-  }
-  counts.scale_nan += scale[0] == 0xff || (family == Family::kNvfp4 && scale[0] == 0x7f);
-  counts.scale_max += scale[0] == c.scale_top;
-  if (family != Family::kHif4) return;
-  for (int j = 0; 8 * j < n; ++j) {
-    ++counts.level2_bits;
-    counts.level2_set += scale[1] >> j & 1;
-  }
-  for (int k = 0; 4 * k < n; ++k) {
-    ++counts.level3_bits;
-    counts.level3_set += scale[2 + k / 8] >> (k % 8) & 1;
+  counts.scale_min += is_nonzero && scale[0] == 0;
+  counts.scale_nan += c.scale.nan[scale[0]];
+  counts.scale_max += c.scale.top[scale[0]];
+  int at = 8;  // bits of one level begin at a byte
+  for (std::size_t level = 0; level < 2 && c.scale.micro[level] != 0; ++level) {
+    const int group = c.scale.micro[level];
+    std::int64_t& bits = level == 0 ? counts.level2_bits : counts.level3_bits;
+    std::int64_t& set = level == 0 ? counts.level2_set : counts.level3_set;
+    for (int j = 0; group * j < n; ++j) {
+      ++bits;
+      set += scale[(at + j) / 8] >> ((at + j) % 8) & 1;
+    }
+    at += (c.result.recipe.format.block / group + 7) / 8 * 8;
   }
 }
 
@@ -241,11 +315,14 @@ void accumulate_blocks(Context& c, const X* x_tile) {
     const std::uint8_t* scale = q.scales.data() + index * c.scale_bytes;
     const Block<X> block{x_tile + row * r.tile.stride + b * width,
                          r.values + row * r.tile.stride + b * width,
-                         q.codes.data() + row * q.padded_cols + b * width,
+                         q.codes.data() + (row * q.padded_cols + b * width) * c.code_bytes,
                          scale,
                          outer_of_row(r.recipe, r.outer, row),
                          static_cast<int>(std::min<std::int64_t>(width, q.cols - b * width)),
-                         r.recipe.family == Family::kNvfp4 && (scale[0] & 0x7f) == 0};
+                         c.scale.exists && (c.scale.is_byte ? c.scale.zero[scale[0]]
+                                                            : wide_scale(c.scale.kind, scale) == 0),
+                         !q.choices.empty() && q.choices[static_cast<std::size_t>(index)] != 0};
+    counts.chosen4 += block.choice;
     int finite = 1;
     for (int i = 0; i < block.n; ++i) finite &= is_finite(block.x[i]) & is_finite(block.v[i]);
     const BlockCounts<X> k = finite != 0 ? count_finite_block(c, block) : count_any_block(c, block);
@@ -265,7 +342,9 @@ void accumulate_blocks(Context& c, const X* x_tile) {
     ++counts.blocks;
     counts.zero_blocks += k.zeros == block.n;
     counts.nonzero_blocks += is_nonzero;
-    for (int i = 0; i < block.n; ++i) ++c.codes[static_cast<std::size_t>(i & 1)][block.codes[i]];
+    for (int i = 0; c.code_bytes == 1 && i < block.n; ++i) {
+      ++c.codes[static_cast<std::size_t>(i & 1)][block.codes[i]];
+    }
     count_scales(c, scale, is_nonzero, block.scale_is_zero, block.n);
 
     const bool wide =
@@ -296,7 +375,7 @@ void accumulate_blocks(Context& c, const X* x_tile) {
       c.tallies.map_elements[at] += k.finite;
       c.tallies.map_underflow[at] += k.underflow;
       c.tallies.map_saturated[at] += k.saturated;
-      c.tallies.map_scale_sum[at] += scale[0];
+      if (c.scale.is_byte) c.tallies.map_scale_sum[at] += scale[0];
       ++c.tallies.map_blocks[at];
       c.tile.cell_error[static_cast<std::size_t>(cell_index - c.tile.first_cell)] +=
           sums.squared_error;
@@ -330,17 +409,14 @@ void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums) {
     resize_if_needed(tallies.map_blocks, cells);
   }
   const Recipe& recipe = result.recipe;
-  const Rounding ties = recipe.family == Family::kMx     ? recipe.mx.ties
-                        : recipe.family == Family::kHif4 ? recipe.hif4.ties
-                                                         : Rounding::kEven;
   Context context{result,
                   tallies,
                   sums,
-                  saturation_limit(recipe.format.element, ties),
-                  recipe.format.element.max_finite_code(),
-                  recipe.format.element.magnitude_mask(),
+                  saturation_limit(recipe.format.element, recipe.element_ties()),
+                  code_traits(recipe.format),
+                  scale_traits(recipe),
                   recipe.format.scale_bytes,
-                  recipe.family == Family::kNvfp4 ? 0x7eu : 0xfeu,
+                  recipe.code_bytes(),
                   {}};
   if (result.tile.f64 != nullptr) {
     accumulate_blocks(context, result.tile.f64);

@@ -41,6 +41,7 @@ void Counts::add(const Counts& o) {
   scale_min += o.scale_min;
   scale_max += o.scale_max;
   scale_nan += o.scale_nan;
+  chosen4 += o.chosen4;
   level2_bits += o.level2_bits;
   level2_set += o.level2_set;
   level3_bits += o.level3_bits;

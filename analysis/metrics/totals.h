@@ -55,6 +55,7 @@ struct Counts {
   std::int64_t scale_min = 0;       // nonzero blocks whose scale code is the smallest (0)
   std::int64_t scale_max = 0;       // blocks whose scale code is the largest finite one
   std::int64_t scale_nan = 0;       // blocks whose scale is NaN
+  std::int64_t chosen4 = 0;         // blocks that took map-to-4 (recipes that choose)
   std::int64_t level2_bits = 0, level2_set = 0;  // HiF4, sub-groups with at least one element
   std::int64_t level3_bits = 0, level3_set = 0;
   void add(const Counts& o);

@@ -122,6 +122,8 @@ FP4SCOPE_HD constexpr void hif4_quantize(Hif4Options options, MinifloatSpec elem
     case Hif4Search::kLevel1_3p5:
       sf = round_to_bf16<L>(vm / 3.5f);
       break;
+    case Hif4Search::kMse:
+      break;
   }
   out.scale = encode<L>(kE6M2, options.e6m2, sf);  // clamps at both ends
   const F r = e6m2_reciprocal<L>(out.scale);

@@ -75,6 +75,7 @@ FP4SCOPE_HD constexpr typename L::U mx_scale_byte(MxOptions options, MinifloatSp
   U overflow{};
   switch (options.scale_rule) {
     case MxScaleRule::kFloor:
+    default:
       break;
     case MxScaleRule::kCeil:
       raised = raised + select(amax.fraction != U{}, one, U{});

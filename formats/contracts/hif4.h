@@ -32,6 +32,5 @@ inline constexpr Contract<Hif4Options> kHif4Contracts[] = {
     {"a6", hif4_a6(), Ragged::kError, "hw-native-sys/pto-isa 3186c38 include/pto/npu/a6/TQuant.hpp",
      Evidence::kVerified, "hif4/groups.json hif4/options.json"},
 };
-inline constexpr std::string_view kHif4DefaultContract = "gcc";
 
 }  // namespace fp4scope

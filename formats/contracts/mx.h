@@ -28,6 +28,5 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"torchao-rceil", mx_options(MxScaleRule::kRceil, MxScaleArith::kMul), Ragged::kError,
      kTorchaoSource, Evidence::kVerified, kTorchaoVectors},
 };
-inline constexpr std::string_view kMxDefaultContract = "torchao-rceil";
 
 }  // namespace fp4scope

@@ -9,6 +9,5 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
      "TransformerEngine d0067d0 transformer_engine/common/cast/nvfp4/core_nvfp4.cuh",
      Evidence::kVerified, "nvfp4/cases.json nvfp4/global_scale.json"},
 };
-inline constexpr std::string_view kNvfp4DefaultContract = "te";
 
 }  // namespace fp4scope

@@ -57,6 +57,12 @@ Dyadic step_at(MinifloatSpec spec, const Dyadic& a) {
 Number value(MinifloatSpec spec, std::uint32_t code) {
   Number v;
   v.negative = (code & spec.sign_mask()) != 0;
+  if (spec.is_twos_complement()) {
+    // The grid step is that of the subnormal binade; the integer is read as two's complement.
+    const Integer n = v.negative ? Integer(spec.code_count() - code) : Integer(code);
+    v.magnitude = Dyadic(n, 1 - spec.bias - spec.mantissa_bits);
+    return v;
+  }
   const std::uint32_t magnitude = code & spec.magnitude_mask();
   const std::uint32_t field = magnitude >> spec.mantissa_bits;
   const std::uint32_t fraction = magnitude & ((1u << spec.mantissa_bits) - 1u);
@@ -97,6 +103,20 @@ std::uint32_t nearest(MinifloatSpec spec, const Dyadic& q, Rounding rounding) {
 
 std::uint32_t cast_saturating(MinifloatSpec spec, const Number& v, Rounding rounding) {
   if (v.negative && !spec.is_signed) return 0;
+  if (spec.is_twos_complement()) {
+    std::uint32_t n = v.is_finite() ? nearest(spec, v.magnitude, rounding) : spec.max_finite_code();
+    if (v.negative && spec.sign_code == SignCode::kTwosComplementFull) {
+      // One more code below: reached from the midpoint on, which is a tie to the even -2^(bits-1).
+      const Dyadic step = Dyadic::pow2(1 - spec.bias - spec.mantissa_bits);
+      const Dyadic lowest = step * Dyadic(Integer(spec.max_finite_code() + 1u), 0);
+      const Dyadic largest = lowest - step;
+      if (!v.is_finite() || v.magnitude >= lowest ||
+          (v.magnitude > largest && rounds_up(v.magnitude, largest, lowest, false, rounding))) {
+        n = spec.max_finite_code() + 1u;
+      }
+    }
+    return v.negative && n != 0 ? spec.code_count() - n : n;
+  }
   const std::uint32_t magnitude =
       v.is_finite() ? nearest(spec, v.magnitude, rounding) : spec.max_finite_code();
   if (spec.special == Special::kFnuz && magnitude == 0) return 0;

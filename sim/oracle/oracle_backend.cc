@@ -1,18 +1,14 @@
 // oracle_backend.cc: the exact backend, "oracle": slow, independent of every codec, and used only
-// when asked for by name. Walks a tile block by block; padding of ragged tails is +0
-// (spec/layouts.md section 3).
-#include <fmt/format.h>
-
-#include <algorithm>
+// when asked for by name. Dispatch to the families, and the machine operations that several of them
+// use; padding of ragged tails is +0 (spec/layouts.md section 3).
+#include <array>
 
 #include "sim/backend.h"
 #include "sim/error.h"
 #include "sim/oracle/oracle_blocks.h"
 
 namespace fp4scope {
-namespace {
-
-using namespace oracle;
+namespace oracle {
 
 float element_at(const Tile& tile, std::int64_t row, std::int64_t col) {
   const bool inside = row < tile.rows && col < tile.cols;
@@ -25,138 +21,194 @@ Number number_at(const Tile& tile, std::int64_t row, std::int64_t col) {
   return tile.f64 != nullptr ? exact(tile.f64[at]) : exact(tile.f32[at]);
 }
 
-// Outer scale of a row.
-void quantize_mx(const Recipe& recipe, const Tile& tile, QuantizedTile& out) {
-  const int size = recipe.format.block;
-  std::vector<Number> x(static_cast<std::size_t>(size));
-  for (std::int64_t row = 0; row < tile.rows; ++row) {
-    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
-      for (int i = 0; i < size; ++i) {
-        x[static_cast<std::size_t>(i)] = number_at(tile, row, b * size + i);
-      }
-      const MxBlock block =
-          encode_mx(recipe.mx, recipe.format.element, x, /*binary64=*/tile.f64 != nullptr);
-      out.scales[static_cast<std::size_t>(row * out.blocks_per_row + b)] =
-          static_cast<std::uint8_t>(block.byte);
-      for (int i = 0; i < size; ++i) {
-        out.codes[static_cast<std::size_t>(row * out.padded_cols + b * size + i)] =
-            static_cast<std::uint8_t>(block.codes[static_cast<std::size_t>(i)]);
-      }
-    }
+namespace {
+
+// a + b of the exact values; the sign of an exact zero is that of IEEE addition to nearest.
+Number sum(const Number& a, const Number& b) {
+  Number r;
+  if (a.is_nan() || b.is_nan() ||
+      (a.is_infinite() && b.is_infinite() && a.negative != b.negative)) {
+    r.kind = Number::Kind::kNan;
+    return r;
   }
+  if (a.is_infinite()) return a;
+  if (b.is_infinite()) return b;
+  const Dyadic zero;
+  const Dyadic x = a.negative ? zero - a.magnitude : a.magnitude;
+  const Dyadic y = b.negative ? zero - b.magnitude : b.magnitude;
+  const Dyadic s = x + y;
+  r.negative = s.sign() < 0 || (s.is_zero() && a.negative && b.negative);
+  r.magnitude = s.sign() < 0 ? zero - s : s;
+  return r;
+}
+Number negated(Number v) {
+  v.negative = !v.negative;
+  return v;
+}
+Number product(const Number& a, const Number& b) {
+  Number r;
+  r.negative = a.negative != b.negative;
+  const bool any_infinite = a.is_infinite() || b.is_infinite();
+  if (a.is_nan() || b.is_nan() || (any_infinite && (a.is_zero() || b.is_zero()))) {
+    r.kind = Number::Kind::kNan;
+  } else if (any_infinite) {
+    r.kind = Number::Kind::kInfinite;
+  } else {
+    r.magnitude = a.magnitude * b.magnitude;
+  }
+  return r;
 }
 
-void quantize_nvfp4(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
-                    QuantizedTile& out) {
-  constexpr int kSize = 16;
-  const int band = recipe.is_2d() ? 16 : 1;  // rows that share a scale byte
-  std::vector<float> block;
-  for (std::int64_t top = 0; top < tile.rows; top += band) {
-    const float g = outer_of_row(recipe, outer, top).encode_scale;
-    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
-      block.clear();
-      for (std::int64_t row = top; row < top + band; ++row) {
-        for (int i = 0; i < kSize; ++i) block.push_back(element_at(tile, row, b * kSize + i));
-      }
-      const std::uint32_t byte = scale_byte_te(g, block);
-      for (std::int64_t row = top; row < std::min(top + band, tile.rows); ++row) {
-        out.scales[static_cast<std::size_t>(row * out.blocks_per_row + b)] =
-            static_cast<std::uint8_t>(byte);
-        for (int i = 0; i < kSize; ++i) {
-          const float x = element_at(tile, row, b * kSize + i);
-          out.codes[static_cast<std::size_t>(row * out.padded_cols + b * kSize + i)] =
-              static_cast<std::uint8_t>(encode_te(recipe.nvfp4, g, byte, x));
-        }
-      }
-    }
+OracleFamily family_of(const Recipe& recipe) {
+  switch (recipe.family) {
+    case Family::kMx:
+      return mx_oracle();
+    case Family::kNvfp4:
+      return nvfp4_oracle();
+    case Family::kHif4:
+      return hif4_oracle();
+    case Family::kInt4:
+      return int4_oracle();
+    case Family::kFp8:
+      return fp8_oracle();
+    case Family::kPass:
+      return pass_oracle();
   }
+  return pass_oracle();
 }
 
-void quantize_hif4(const Recipe& recipe, const Tile& tile, QuantizedTile& out) {
-  std::array<float, 64> x;
-  for (std::int64_t row = 0; row < tile.rows; ++row) {
-    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
-      for (int i = 0; i < 64; ++i) {
-        x[static_cast<std::size_t>(i)] = element_at(tile, row, b * 64 + i);
+}  // namespace
+
+float add32(float a, float b) {
+  return round32(sum(exact(a), exact(b)));
+}
+float sub32(float a, float b) {
+  return round32(sum(exact(a), negated(exact(b))));
+}
+float fma32(float a, float b, float c) {
+  return round32(sum(product(exact(a), exact(b)), exact(c)));
+}
+
+float flush_subnormal(float v) {
+  const std::uint32_t bits = bit_cast<std::uint32_t>(v);
+  return (bits & 0x7f800000u) == 0 ? bit_cast<float>(bits & 0x80000000u) : v;
+}
+
+float rcp_approx(float v, const std::uint8_t* table) {
+  const std::uint32_t bits = bit_cast<std::uint32_t>(v);
+  const std::uint32_t sign = bits & 0x80000000u;
+  const std::uint32_t field = bits >> 23 & 0xffu, fraction = bits & 0x7fffffu;
+  if (field == 0xff) return fraction != 0 ? v : bit_cast<float>(sign);
+  if (field == 0) return bit_cast<float>(sign | 0x7f800000u);
+  const float one = bit_cast<float>(0x3f800000u);
+  std::int64_t r = bit_cast<std::uint32_t>(div32(one, bit_cast<float>(0x3f800000u | fraction)));
+  if (table != nullptr) {
+    const int two_bits = table[fraction / 4] >> (2 * (fraction & 3u)) & 3;
+    r += two_bits == 3 ? -1 : two_bits;
+  }
+  r -= (static_cast<std::int64_t>(field) - 127) * (std::int64_t{1} << 23);
+  if (r < 0x00800000) return bit_cast<float>(sign);
+  return bit_cast<float>(sign | static_cast<std::uint32_t>(r));
+}
+
+float round_to_type(DType16 type, float v) {
+  switch (type) {
+    case DType16::kF32:
+      return v;
+    case DType16::kBf16:
+      return round_bf16(v);
+    case DType16::kF16: {
+      // FP16 widens exactly; its codes are valued from the definition of a binary number.
+      const std::uint32_t code = fp16_code(v, 0x7e00u);
+      const std::uint32_t field = code >> 10 & 0x1fu, fraction = code & 0x3ffu;
+      Number n;
+      n.negative = (code & 0x8000u) != 0;
+      if (field == 0x1f) {
+        n.kind = fraction != 0 ? Number::Kind::kNan : Number::Kind::kInfinite;
+      } else {
+        n.magnitude = field == 0 ? Dyadic(Integer(fraction), -24)
+                                 : Dyadic(Integer(fraction + 1024), static_cast<int>(field) - 25);
       }
-      const Hif4Group group = encode_hif4(recipe.hif4, x);
-      if (group.refused) {
-        throw RefusedInput(row, "NaN or Inf, which the recipe refuses (nonfinite=error)");
-      }
-      std::array<std::uint32_t, 4> bytes{group.e6m2, 0, 0, 0};
-      for (std::size_t j = 0; j < 8; ++j) bytes[1] |= group.e8[j] << j;
-      for (std::size_t k = 0; k < 16; ++k) bytes[2 + k / 8] |= group.e16[k] << (k % 8);
-      for (std::size_t i = 0; i < 4; ++i) {
-        out.scales[static_cast<std::size_t>((row * out.blocks_per_row + b) * 4) + i] =
-            static_cast<std::uint8_t>(bytes[i]);
-      }
-      for (std::size_t i = 0; i < 64; ++i) {
-        out.codes[static_cast<std::size_t>(row * out.padded_cols + b * 64) + i] =
-            static_cast<std::uint8_t>(group.codes[i]);
-      }
+      return round32(n);
+    }
+  }
+  return v;
+}
+
+namespace {
+
+Support pass_support(const Recipe&) {
+  return {};
+}
+OuterScale32 pass_outer(const Recipe&, std::uint32_t amax_bits) {
+  return {bit_cast<float>(amax_bits), 1.0f};
+}
+void pass_quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32>,
+                   QuantizedTile& out) {
+  resize(out, recipe, tile.rows, tile.cols);
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    for (std::int64_t c = 0; c < out.padded_cols; ++c) {
+      const std::uint32_t code = bf16_code(element_at(tile, r, c), 0x7fffu);
+      const auto at = static_cast<std::size_t>(2 * (r * out.padded_cols + c));
+      out.codes[at] = static_cast<std::uint8_t>(code);
+      out.codes[at + 1] = static_cast<std::uint8_t>(code >> 8);
     }
   }
 }
+float pass_decode(const Recipe&, const OuterScale32&, const std::uint8_t*, bool, int,
+                  std::uint32_t code) {
+  return bit_cast<float>(code << 16);
+}
+
+}  // namespace
+
+OracleFamily pass_oracle() {
+  return {pass_support, pass_outer, pass_quantize, pass_decode};
+}
+
+}  // namespace oracle
+
+namespace {
 
 class OracleBackend final : public Backend {
  public:
   std::string_view name() const override { return "oracle"; }
   Support available() const override { return {}; }
-  Support supports(const Recipe&) const override { return {}; }
+  Support supports(const Recipe& recipe) const override {
+    return oracle::family_of(recipe).support(recipe);
+  }
 
   OuterScale32 outer_scale(const Recipe& recipe, std::uint32_t amax_bits) const override {
-    if (recipe.family == Family::kNvfp4) return outer_te(recipe.nvfp4, amax_bits);
-    OuterScale32 none;
-    none.amax = bit_cast<float>(amax_bits);
-    return none;
+    return oracle::family_of(recipe).outer(recipe, amax_bits);
   }
 
   void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
                 QuantizedTile& out) const override {
     require_outer(recipe, tile.rows, outer.size());
-    resize(out, recipe, tile.rows, tile.cols);
-    switch (recipe.family) {
-      case Family::kMx:
-        return quantize_mx(recipe, tile, out);
-      case Family::kNvfp4:
-        return quantize_nvfp4(recipe, tile, outer, out);
-      case Family::kHif4:
-        return quantize_hif4(recipe, tile, out);
-    }
+    oracle::family_of(recipe).quantize(recipe, tile, outer, out);
   }
 
   void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                   std::span<const OuterScale32> outer, float* values,
                   std::int64_t stride) const override {
     require_outer(recipe, tile.rows, outer.size());
+    const oracle::OracleFamily family = oracle::family_of(recipe);
     const int size = recipe.format.block;
-    const int scale_bytes = recipe.format.scale_bytes;
+    const auto width = static_cast<std::size_t>(recipe.code_bytes());
     for (std::int64_t row = 0; row < tile.rows; ++row) {
+      const OuterScale32 outer_scale = outer_of_row(recipe, outer, row);
       for (std::int64_t col = 0; col < tile.cols; ++col) {
-        const std::uint8_t* scale = &tile.scales[static_cast<std::size_t>(
-            (row * tile.blocks_per_row + col / size) * scale_bytes)];
-        const std::uint32_t code =
-            tile.codes[static_cast<std::size_t>(row * tile.padded_cols + col)];
-        values[row * stride + col] = decode(recipe, outer, row, scale, col % size, code);
+        const auto block = static_cast<std::size_t>(row * tile.blocks_per_row + col / size);
+        const auto at = static_cast<std::size_t>(row * tile.padded_cols + col) * width;
+        std::uint32_t code = tile.codes[at];
+        if (width == 2) code |= static_cast<std::uint32_t>(tile.codes[at + 1]) << 8;
+        const bool choice = !tile.choices.empty() && tile.choices[block] != 0;
+        values[row * stride + col] = family.decode(
+            recipe, outer_scale,
+            tile.scales.data() + block * static_cast<std::size_t>(recipe.format.scale_bytes),
+            choice, static_cast<int>(col % size), code);
       }
     }
-  }
-
- private:
-  static float decode(const Recipe& recipe, std::span<const OuterScale32> outer, std::int64_t row,
-                      const std::uint8_t* scale, std::int64_t i, std::uint32_t code) {
-    switch (recipe.family) {
-      case Family::kMx:
-        return decode_mx(recipe.format.element, scale[0], code);
-      case Family::kNvfp4:
-        return decode_te(recipe.nvfp4, outer_of_row(recipe, outer, row), scale[0], code);
-      case Family::kHif4: {
-        const std::uint32_t e8 = scale[1] >> (i / 8) & 1u;
-        const std::uint32_t e16 = scale[2 + i / 32] >> (i / 4 % 8) & 1u;
-        return decode_hif4(recipe.hif4.width, scale[0], e8, e16, code);
-      }
-    }
-    return 0.0f;
   }
 };
 

@@ -3,9 +3,11 @@
 // value; R: BF16 reciprocal of E; e8, e16: level-2 and level-3 bits; P, N: products of thresholds,
 // elements.
 #include <algorithm>
+#include <array>
 
 #include "formats/hd.h"
 #include "formats/scalars.h"
+#include "sim/error.h"
 #include "sim/oracle/exact_format.h"
 #include "sim/oracle/oracle_blocks.h"
 
@@ -59,6 +61,8 @@ float scale_factor(Hif4Search search, const Dyadic& vm) {
       return round_bf16(div32(amax, bit_cast<float>(0x3fe00000u)));
     case Hif4Search::kLevel1_3p5:
       return round_bf16(div32(amax, bit_cast<float>(0x40600000u)));
+    case Hif4Search::kMse:
+      break;
   }
   return amax;
 }
@@ -75,7 +79,13 @@ std::uint32_t scale_code(const Hif4Options& options, float sf) {
   return nearest(kE6M2, v.magnitude, options.e6m2);  // clamps to [2^-48, 49152]
 }
 
-}  // namespace
+struct Hif4Group {
+  std::uint32_t e6m2 = 0;
+  std::array<std::uint32_t, 8> e8{};
+  std::array<std::uint32_t, 16> e16{};
+  std::array<std::uint32_t, 64> codes{};
+  bool refused = false;  // nonfinite=error met a NaN or an infinity
+};
 
 Hif4Group encode_hif4(const Hif4Options& options, std::span<const float, 64> x) {
   Hif4Group group;
@@ -145,6 +155,51 @@ float decode_hif4(std::uint32_t width, std::uint32_t e6m2, std::uint32_t e8, std
     v.magnitude = v.magnitude.scaled(static_cast<int>(e8 + e16)) * q;
   }
   return round32(v);
+}
+
+void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32>,
+              QuantizedTile& out) {
+  resize(out, recipe, tile.rows, tile.cols);
+  std::array<float, 64> x;
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
+      for (int i = 0; i < 64; ++i) {
+        x[static_cast<std::size_t>(i)] = element_at(tile, row, b * 64 + i);
+      }
+      const Hif4Group group = encode_hif4(recipe.hif4, x);
+      if (group.refused) {
+        throw RefusedInput(row, "NaN or Inf, which the recipe refuses (nonfinite=error)");
+      }
+      std::array<std::uint32_t, 4> bytes{group.e6m2, 0, 0, 0};
+      for (std::size_t j = 0; j < 8; ++j) bytes[1] |= group.e8[j] << j;
+      for (std::size_t k = 0; k < 16; ++k) bytes[2 + k / 8] |= group.e16[k] << (k % 8);
+      for (std::size_t i = 0; i < 4; ++i) {
+        out.scales[static_cast<std::size_t>((row * out.blocks_per_row + b) * 4) + i] =
+            static_cast<std::uint8_t>(bytes[i]);
+      }
+      for (std::size_t i = 0; i < 64; ++i) {
+        out.codes[static_cast<std::size_t>(row * out.padded_cols + b * 64) + i] =
+            static_cast<std::uint8_t>(group.codes[i]);
+      }
+    }
+  }
+}
+
+float decode(const Recipe& recipe, const OuterScale32&, const std::uint8_t* scale, bool, int i,
+             std::uint32_t code) {
+  const std::uint32_t e8 = scale[1] >> (i / 8) & 1u;
+  const std::uint32_t e16 = scale[2 + i / 32] >> (i / 4 % 8) & 1u;
+  return decode_hif4(recipe.hif4.width, scale[0], e8, e16, code);
+}
+
+OuterScale32 outer(const Recipe&, std::uint32_t amax_bits) {
+  return {bit_cast<float>(amax_bits), 1.0f};
+}
+
+}  // namespace
+
+OracleFamily hif4_oracle() {
+  return {[](const Recipe&) { return Support{}; }, outer, quantize, decode};
 }
 
 }  // namespace fp4scope::oracle

@@ -68,6 +68,7 @@ std::uint32_t scale_byte(const MxOptions& options, MinifloatSpec element, const 
       break;
     }
     case MxScaleRule::kRceil:
+    default:
       break;
   }
   const int byte = exponent + 127 - element.max_exponent();
@@ -114,8 +115,12 @@ std::uint32_t encode_element(const MxOptions& options, MinifloatSpec element, st
   return magnitude | (sign ? element.sign_mask() : 0u);
 }
 
-}  // namespace
+struct MxBlock {
+  std::uint32_t byte = 0;
+  std::vector<std::uint32_t> codes;
+};
 
+// `binary64`: the values come from binary64 and are cast directly (spec/scalars.md section 7).
 MxBlock encode_mx(const MxOptions& options, MinifloatSpec element, std::span<const Number> x,
                   bool binary64) {
   bool any_nan = false;
@@ -141,15 +146,48 @@ MxBlock encode_mx(const MxOptions& options, MinifloatSpec element, std::span<con
   return block;
 }
 
-float decode_mx(MinifloatSpec element, std::uint32_t byte, std::uint32_t code) {
-  const Number scale = value_e8m0(byte);
-  Number v = value(element, code);
+void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32>,
+              QuantizedTile& out) {
+  resize(out, recipe, tile.rows, tile.cols);
+  const int size = recipe.format.block;
+  std::vector<Number> x(static_cast<std::size_t>(size));
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
+      for (int i = 0; i < size; ++i) {
+        x[static_cast<std::size_t>(i)] = number_at(tile, row, b * size + i);
+      }
+      const MxBlock block =
+          encode_mx(recipe.mx, recipe.format.element, x, /*binary64=*/tile.f64 != nullptr);
+      out.scales[static_cast<std::size_t>(row * out.blocks_per_row + b)] =
+          static_cast<std::uint8_t>(block.byte);
+      for (int i = 0; i < size; ++i) {
+        out.codes[static_cast<std::size_t>(row * out.padded_cols + b * size + i)] =
+            static_cast<std::uint8_t>(block.codes[static_cast<std::size_t>(i)]);
+      }
+    }
+  }
+}
+
+float decode(const Recipe& recipe, const OuterScale32&, const std::uint8_t* bytes, bool, int,
+             std::uint32_t code) {
+  const Number scale = value_e8m0(bytes[0]);
+  Number v = value(recipe.format.element, code);
   if (scale.is_nan()) {
     v.kind = Number::Kind::kNan;
   } else if (v.is_finite()) {
     v.magnitude = v.magnitude * scale.magnitude;
   }
   return round32(v);
+}
+
+OuterScale32 outer(const Recipe&, std::uint32_t amax_bits) {
+  return {bit_cast<float>(amax_bits), 1.0f};
+}
+
+}  // namespace
+
+OracleFamily mx_oracle() {
+  return {[](const Recipe&) { return Support{}; }, outer, quantize, decode};
 }
 
 }  // namespace fp4scope::oracle

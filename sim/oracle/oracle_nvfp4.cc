@@ -27,18 +27,17 @@ float magnitude_of(float v) {
   return bit_cast<float>(bit_cast<std::uint32_t>(v) & 0x7fffffffu);
 }
 
-}  // namespace
-
-OuterScale32 outer_te(const Nvfp4Options& options, std::uint32_t amax_bits) {
+OuterScale32 outer_te(const Recipe& recipe, std::uint32_t amax_bits) {
+  const Nvfp4Options& options = recipe.nvfp4;
   OuterScale32 outer;
   outer.amax = bit_cast<float>(options.has_amax ? options.amax_bits : amax_bits);
-  outer.encode_scale = kOne;
+  outer.g = kOne;
   if (options.scale == OuterScale::kGiven) {
-    outer.encode_scale = bit_cast<float>(options.g_bits);
+    outer.g = bit_cast<float>(options.g_bits);
   } else if (options.scale != OuterScale::kNone) {
     const float g = min_fmax(div32(from_integer(6 * options.e4m3max), outer.amax));
     const bool degenerate = exact(outer.amax).is_zero() || exact(g).is_zero();
-    if (!degenerate) outer.encode_scale = g;
+    if (!degenerate) outer.g = g;
   }
   return outer;
 }
@@ -68,8 +67,37 @@ std::uint32_t encode_te(const Nvfp4Options& options, float encode_scale, std::ui
   return cast_saturating(kE2M1, product, Rounding::kEven);
 }
 
-float decode_te(const Nvfp4Options& options, const OuterScale32& outer, std::uint32_t byte,
-                std::uint32_t code) {
+void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
+              QuantizedTile& out) {
+  resize(out, recipe, tile.rows, tile.cols);
+  constexpr int kSize = 16;
+  const int band = recipe.is_2d() ? 16 : 1;  // rows that share a scale byte
+  std::vector<float> block;
+  for (std::int64_t top = 0; top < tile.rows; top += band) {
+    const float g = outer_of_row(recipe, outer, top).g;
+    for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {
+      block.clear();
+      for (std::int64_t row = top; row < top + band; ++row) {
+        for (int i = 0; i < kSize; ++i) block.push_back(element_at(tile, row, b * kSize + i));
+      }
+      const std::uint32_t byte = scale_byte_te(g, block);
+      for (std::int64_t row = top; row < std::min(top + band, tile.rows); ++row) {
+        out.scales[static_cast<std::size_t>(row * out.blocks_per_row + b)] =
+            static_cast<std::uint8_t>(byte);
+        for (int i = 0; i < kSize; ++i) {
+          const float x = element_at(tile, row, b * kSize + i);
+          out.codes[static_cast<std::size_t>(row * out.padded_cols + b * kSize + i)] =
+              static_cast<std::uint8_t>(encode_te(recipe.nvfp4, g, byte, x));
+        }
+      }
+    }
+  }
+}
+
+float decode(const Recipe& recipe, const OuterScale32& outer, const std::uint8_t* scale, bool, int,
+             std::uint32_t code) {
+  const Nvfp4Options& options = recipe.nvfp4;
+  const std::uint32_t byte = scale[0];
   const float q = round32(value(kE2M1, code));
   const float sf = round32(value(kUE4M3, byte));
   const bool by_amax = options.scale == OuterScale::kTensor || options.scale == OuterScale::kRow ||
@@ -80,7 +108,13 @@ float decode_te(const Nvfp4Options& options, const OuterScale32& outer, std::uin
     return mul32(q, f);
   }
   if (options.scale == OuterScale::kNone) return mul32(q, sf);
-  return mul32(q, mul32(sf, div32(kOne, outer.encode_scale)));
+  return mul32(q, mul32(sf, div32(kOne, outer.g)));
+}
+
+}  // namespace
+
+OracleFamily nvfp4_oracle() {
+  return {[](const Recipe&) { return Support{}; }, outer_te, quantize, decode};
 }
 
 }  // namespace fp4scope::oracle

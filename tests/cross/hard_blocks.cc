@@ -76,6 +76,12 @@ void tie_aligned(BlockSource& s, const Recipe& recipe, float encode_scale, std::
                          static_cast<int>(s.below(64)) - 48);
       break;
     }
+    case Family::kInt4:
+    case Family::kFp8:
+      scale = std::ldexp(significand(s, s.coin() ? 7 : 23), exponent(s) / 2);
+      break;
+    case Family::kPass:
+      break;
   }
   for (float& v : block) {
     float point = grid_point(s, recipe);

@@ -13,8 +13,8 @@ HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::in
   hard.f32.resize(static_cast<std::size_t>(rows * cols));
   const Backend& oracle = oracle_backend();
   std::vector<float> g(static_cast<std::size_t>(rows), 1.0f);
-  if (recipe.family == Family::kNvfp4) {
-    const bool by_row = recipe.nvfp4.scale == OuterScale::kRow;
+  if (recipe.has_outer()) {
+    const bool by_row = recipe.scales_rows();
     for (std::int64_t row = 0; row < (by_row ? rows : 1); ++row) {
       const int e = source.below(8) == 0 ? static_cast<int>(source.below(277)) - 149
                                          : static_cast<int>(source.below(20)) - 10;
@@ -25,8 +25,7 @@ HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::in
       hard.outer.push_back(oracle.outer_scale(recipe, bit_cast<std::uint32_t>(amax)));
     }
     for (std::int64_t row = 0; row < rows; ++row) {
-      g[static_cast<std::size_t>(row)] =
-          hard.outer[by_row ? static_cast<std::size_t>(row) : 0].encode_scale;
+      g[static_cast<std::size_t>(row)] = hard.outer[by_row ? static_cast<std::size_t>(row) : 0].g;
     }
   }
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -41,7 +40,7 @@ HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::in
     for (std::size_t i = 0; i < hard.f64.size(); ++i) hard.f32[i] = static_cast<float>(hard.f64[i]);
   }
   hard.tile = {hard.f32.data(), binary64 ? hard.f64.data() : nullptr, rows, cols, cols};
-  if (recipe.family != Family::kNvfp4) {
+  if (!recipe.has_outer()) {
     hard.outer = {OuterScale32{}};
   } else if (source.coin()) {
     hard.outer = measured_scales(oracle, recipe, hard.tile);

@@ -13,11 +13,11 @@ const char* const kMxFormats[] = {"mxfp4", "mxfp6e2m3", "mxfp6e3m2", "mxfp8e4m3"
 std::vector<std::string> contract_recipes() {
   std::vector<std::string> list;
   for (const char* format : kMxFormats) {
-    for (const ContractInfo& c : contracts_of(Family::kMx)) {
+    for (const ContractInfo& c : contracts_of(Family::kMx, "custom")) {
       list.push_back(std::string(format) + ":contract=" + std::string(c.name));
     }
   }
-  for (const ContractInfo& c : contracts_of(Family::kNvfp4)) {
+  for (const ContractInfo& c : contracts_of(Family::kNvfp4, "custom")) {
     const std::string contract = "nvfp4:contract=" + std::string(c.name);
     list.push_back(contract);
     list.push_back(contract + ",scale=row");
@@ -25,7 +25,7 @@ std::vector<std::string> contract_recipes() {
     list.push_back(contract + ",scale=given,g=0x45280000");  // 2688
     list.push_back(contract + ",block=2d");
   }
-  for (const ContractInfo& c : contracts_of(Family::kHif4)) {
+  for (const ContractInfo& c : contracts_of(Family::kHif4, "custom")) {
     list.push_back("hif4:contract=" + std::string(c.name));
   }
   return list;

@@ -255,13 +255,13 @@ TEST_CASE("C10 a zero tensor or row has finite scales and decodes to zero") {
   for (const Backend* backend : backends_and_oracle()) {
     for (const char* recipe : {"nvfp4", "nvfp4:scale=row"}) {
       const Result r = run(*backend, recipe, x, 2, 32);
-      for (const OuterScale32& o : r.outer) CHECK(std::isfinite(o.encode_scale));
+      for (const OuterScale32& o : r.outer) CHECK(std::isfinite(o.g));
       for (const std::uint8_t s : r.tile.scales) CHECK((s & 0x7F) != 0x7F);
       for (std::size_t i = 0; i < 32; ++i) CHECK(r.values[i] == 0.0f);
       for (std::size_t i = 32; i < 64; ++i) CHECK(r.values[i] == 0.5f);
-      if (r.outer.size() == 2) CHECK(r.outer[0].encode_scale == 1.0f);
+      if (r.outer.size() == 2) CHECK(r.outer[0].g == 1.0f);
       const Result zero = run(*backend, recipe, std::vector<double>(64, 0.0), 2, 32);
-      for (const OuterScale32& o : zero.outer) CHECK(o.encode_scale == 1.0f);
+      for (const OuterScale32& o : zero.outer) CHECK(o.g == 1.0f);
       for (const float v : zero.values) CHECK(v == 0.0f);
       for (const std::uint8_t s : zero.tile.scales) CHECK((s & 0x7F) != 0x7F);
     }

@@ -274,7 +274,7 @@ TEST_CASE("the oracle's NVFP4 te gives the recorded outer scales") {
   Diff diff("oracle: nvfp4/global_scale.json");
   const auto check = [&](const std::string& text, const std::string& amax, std::uint32_t want) {
     const Recipe recipe = parse_recipe(text);
-    const float g = oracle_backend().outer_scale(recipe, hex_bits(amax)).encode_scale;
+    const float g = oracle_backend().outer_scale(recipe, hex_bits(amax)).g;
     diff.compare(bit_cast<std::uint32_t>(g), want, text + " amax " + amax);
     return g;
   };
@@ -329,7 +329,7 @@ TEST_CASE("the oracle's NVFP4 te gives the recorded tensors") {
     const std::vector<std::uint32_t> g = blob("g", 8);
     REQUIRE(g.size() == outer.size());
     for (std::size_t i = 0; i < g.size(); ++i) {
-      diff.compare(bit_cast<std::uint32_t>(outer[i].encode_scale), g[i], at(where + " g", i));
+      diff.compare(bit_cast<std::uint32_t>(outer[i].g), g[i], at(where + " g", i));
     }
     const Result got = run(recipe, x, rows, outer);
     compare_all(diff, words(got.tile.scales), blob("sf", 2), where + " scale");

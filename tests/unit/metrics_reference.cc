@@ -141,6 +141,8 @@ ScaleByte scale_byte(Family family, int b) {
       return {minifloat_magnitude(b, 3, 7, true), b == 0, b == 0x7F, b == 0, b == 0x7E};
     case Family::kHif4:
       return {minifloat_magnitude(b, 2, 48, false), false, b == 0xFF, b == 0, b == 0xFE};
+    default:
+      break;
   }
   throw std::logic_error("family");
 }
@@ -387,8 +389,7 @@ Expected brute_force(const Recipe& recipe, const TestTensor& t, const Backend& b
           // way, so that |x| over the decode scale would not tell.
           double scaled = std::fabs(x) / s.value;
           if (recipe.family == Family::kNvfp4) {
-            const float g =
-                outer[recipe.scales_rows() ? static_cast<std::size_t>(r) : 0].encode_scale;
+            const float g = outer[recipe.scales_rows() ? static_cast<std::size_t>(r) : 0].g;
             const float inverse = 1.0f / (static_cast<float>(s.value) * (1.0f / g));
             scaled = std::fabs(static_cast<float>(x) * std::fmin(inverse, FLT_MAX));
           } else if (levels != nullptr) {

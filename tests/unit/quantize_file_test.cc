@@ -222,7 +222,7 @@ TEST_CASE(
         std::vector<float> amax, scale;
         for (const OuterScale32& outer : want.outer) {
           amax.push_back(outer.amax);
-          scale.push_back(outer.encode_scale);
+          scale.push_back(outer.g);
         }
         CHECK(same_bits(floats_of(*source, "w.amax"), amax));
         CHECK(same_bits(floats_of(*source, "w.outer_scale"), scale));

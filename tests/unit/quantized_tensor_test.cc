@@ -74,7 +74,7 @@ TEST_CASE("eight-bit elements take a byte each and row scales one outer scale pe
   REQUIRE(rows.outer.size() == 2);
   CHECK(rows.outer[0].amax == 500.0f);
   CHECK(rows.outer[1].amax == 1.0f);
-  CHECK(rows.outer[1].encode_scale == 2688.0f);
+  CHECK(rows.outer[1].g == 2688.0f);
 }
 
 TEST_CASE("refusals name what was expected") {

@@ -270,7 +270,7 @@ TEST_CASE("a far-fetched suggestion is not made") {
 TEST_CASE("every single-key override of every contract survives printing and parsing") {
   int checked = 0;
   for (const FormatRow& row : all_formats()) {
-    for (const ContractInfo& contract : contracts_of(row.family)) {
+    for (const ContractInfo& contract : contracts_of(row.family, row.format.name)) {
       const std::string start =
           std::string(row.format.name) + ":contract=" + std::string(contract.name);
       const Recipe plain = parse_recipe(start);
@@ -417,12 +417,12 @@ TEST_CASE("help lists every format, one default contract per family and a meanin
     CHECK(!row.source.empty());
   }
   CHECK(names == std::vector<std::string>{"mxfp4", "mxfp6e2m3", "mxfp6e3m2", "mxfp8e4m3",
-                                          "mxfp8e5m2", "nvfp4", "hif4"});
+                                          "mxfp8e5m2", "nvfp4", "hif4", "bf16"});
   const std::pair<Family, const char*> defaults[] = {
       {Family::kMx, "torchao-rceil"}, {Family::kNvfp4, "te"}, {Family::kHif4, "gcc"}};
   for (const auto& [family, name] : defaults) {
     int count = 0;
-    for (const ContractInfo& info : contracts_of(family)) {
+    for (const ContractInfo& info : contracts_of(family, "custom")) {
       if (!info.is_default) continue;
       ++count;
       CHECK(info.name == name);

@@ -1,0 +1,2 @@
+// nibbles.cc: see nibbles.h.
+namespace fp4scope {}
