@@ -16,6 +16,7 @@ struct TensorOutcome {
   std::vector<Row> rows;
   std::vector<std::size_t> recipe_index;
   std::vector<Totals> totals;
+  std::string hash;  // of the tensor's bytes
   bool stopped = false;
 };
 

@@ -10,10 +10,12 @@
 
 #include "analysis/aggregate.h"
 #include "analysis/io/axis_view.h"
+#include "analysis/io/flat_view.h"
 #include "analysis/metrics/figures.h"
 #include "analysis/metrics/totals.h"
 #include "analysis/tiles.h"
 #include "sim/error.h"
+#include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
@@ -41,10 +43,11 @@ struct TensorRun {
 
 void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, const TileSpan& span,
                      std::int64_t index, QuantizedTile& quantized, std::vector<float>& values,
-                     Tallies& tallies) {
+                     std::vector<float>& transformed, Tallies& tallies) {
   const auto outer = outer_of_tile(job.outer, *job.recipe, span);
+  const Tile tile = transformed_tile(*job.recipe, buffer.tile, transformed);
   try {
-    job.backend->quantize(*job.recipe, buffer.tile, outer, quantized);
+    job.backend->quantize(*job.recipe, tile, outer, quantized);
   } catch (const RefusedInput& e) {
 #pragma omp critical(fp4scope_job_failure)
     if (index < job.failed_tile) {
@@ -57,7 +60,7 @@ void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, c
   values.resize(static_cast<std::size_t>(span.elements()));
   job.backend->dequantize(*job.recipe, quantized, outer, values.data(), span.cols);
   const TileResult result{*job.recipe,
-                          buffer.tile,
+                          tile,
                           quantized,
                           values.data(),
                           outer,
@@ -69,15 +72,15 @@ void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, c
 }
 
 // Pass 2 over one tile grid: `jobs` share it. Hashes the stored bytes when `hashes` is not null.
-void run_grid(const TensorRun& run, bool two_dimensional, const std::vector<Job*>& jobs,
+void run_grid(const TensorRun& run, const TileSteps& steps, const std::vector<Job*>& jobs,
               std::vector<std::uint64_t>* hashes) {
-  const auto grid = tile_grid(run.tensor.rows(), run.tensor.cols(), two_dimensional);
+  const auto grid = tile_grid(run.tensor.rows(), run.tensor.cols(), steps);
   if (hashes != nullptr) hashes->resize(grid.size());
   for (Job* job : jobs) job->tile_sums.resize(grid.size());
   struct Worker {
     TileBuffer buffer;
     QuantizedTile quantized;
-    std::vector<float> values;
+    std::vector<float> values, transformed;
     std::vector<unsigned char> raw;
     std::vector<Tallies> tallies;  // per job
   };
@@ -94,7 +97,8 @@ void run_grid(const TensorRun& run, bool two_dimensional, const std::vector<Job*
     }
     if (!jobs.empty()) w.buffer.read(run.source, run.tensor, span);
     for (std::size_t j = 0; j < jobs.size(); ++j) {
-      run_job_on_tile(*jobs[j], run, w.buffer, span, i, w.quantized, w.values, w.tallies[j]);
+      run_job_on_tile(*jobs[j], run, w.buffer, span, i, w.quantized, w.values, w.transformed,
+                      w.tallies[j]);
     }
 #pragma omp critical(fp4scope_progress)
     run.advance(span.elements());
@@ -134,8 +138,11 @@ Maps make_maps(const Job& job) {
   return maps;
 }
 
+// The recipes that `chosen` accepts. `row_length`: columns of the tensor as stored, within which
+// groups of the Hadamard transform have to end.
 TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
-                             std::vector<ErrorRecord>& errors) {
+                             const std::function<bool(const Recipe&)>& chosen,
+                             std::int64_t row_length, std::vector<ErrorRecord>& errors) {
   const AnalyzeOptions& options = run.options;
   const TensorInfo& tensor = run.tensor;
   const std::int64_t rows = tensor.rows(), cols = tensor.cols();
@@ -150,6 +157,13 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
   std::vector<std::size_t> recipe_index;
   for (std::size_t i = 0; i < options.recipes.size(); ++i) {
     const Recipe& recipe = options.recipes[i];
+    if (!chosen(recipe)) continue;
+    try {
+      require_whole_groups(recipe, row_length);
+    } catch (const Error& e) {
+      fail(recipe, e);
+      continue;
+    }
     if (recipe.ragged() == Ragged::kError && cols % recipe.format.block != 0) {
       fail(recipe, Error(ErrorKind::kData,
                          "expected rows of a multiple of " + std::to_string(recipe.format.block) +
@@ -170,14 +184,20 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     job.backend = backends[i];
     const std::int64_t blocks = (cols + recipe.format.block - 1) / recipe.format.block;
     job.grid = make_map_grid(rows, blocks, options.map_size);
-    job.totals.code_count = recipe.format.element.code_count();
+    job.totals.code_count = recipe.format.element.storage_bits() <= 8
+                                ? recipe.format.element.code_count()
+                                : 0;  // bf16: no histogram of 65536 codes
+    job.totals.has_scale_codes = has_scale_codes(recipe);
+    job.totals.chooses = recipe.chooses();
     job.totals.full_percentiles = options.full_percentiles;
     jobs.push_back(std::move(job));
     recipe_index.push_back(i);
   }
 
   bool needs_amax = false, needs_rows = false;
+  // The amax is that of the transformed tensor where there is a transform.
   for (const Job& job : jobs) {
+    if (job.recipe->rht.size != 0) continue;
     needs_amax |= job.recipe->needs_amax();
     needs_rows |= job.recipe->scales_rows();
   }
@@ -185,18 +205,34 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
   if (needs_amax) {
     amax = measure_amax(run.source, tensor, needs_rows, run.threads, options.stop);
   }
-  for (Job& job : jobs) job.outer = outer_scales(*job.backend, *job.recipe, amax);
+  for (Job& job : jobs) {
+    const bool own = job.recipe->rht.size != 0 && job.recipe->needs_amax();
+    job.outer = outer_scales(
+        *job.backend, *job.recipe,
+        own ? measure_amax(run.source, tensor, false, run.threads, options.stop, job.recipe)
+            : amax);
+  }
 
-  std::vector<Job*> flat, banded;
-  for (Job& job : jobs) (job.recipe->is_2d() ? banded : flat).push_back(&job);
+  // One pass per tile grid; the first is the grid of the hash, whether it has jobs or not.
+  std::vector<TileSteps> grids{TileSteps{}};
+  for (const Job& job : jobs) {
+    const TileSteps steps = tile_steps(*job.recipe);
+    if (std::find(grids.begin(), grids.end(), steps) == grids.end()) grids.push_back(steps);
+  }
   std::vector<std::uint64_t> hashes;
-  run_grid(run, false, flat, &hashes);
-  if (!banded.empty()) run_grid(run, true, banded, nullptr);
+  for (std::size_t g = 0; g < grids.size(); ++g) {
+    std::vector<Job*> on_grid;
+    for (Job& job : jobs) {
+      if (tile_steps(*job.recipe) == grids[g]) on_grid.push_back(&job);
+    }
+    run_grid(run, grids[g], on_grid, g == 0 ? &hashes : nullptr);
+  }
 
   TensorOutcome outcome;
   outcome.stopped = run.stopped();
   if (outcome.stopped) return outcome;  // tiles may be missing
   const std::string hash = hex64(XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
+  outcome.hash = hash;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     Job& job = jobs[j];
     if (job.failure) {
@@ -219,6 +255,13 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
                           std::to_string(cols) + " is no multiple of " + std::to_string(block) +
                           "); quantized with ragged=pad");
     }
+    if (!job.recipe->note.empty()) row.notes.emplace_back(job.recipe->note);
+    if (const std::string table = rcp_table_note(*job.recipe); !table.empty()) {
+      row.notes.push_back(table);
+    }
+    if (job.recipe->rht.size != 0) {
+      row.notes.emplace_back("figures compare with the tensor after the Hadamard transform");
+    }
     const Counts& counts = job.totals.tallies.counts;
     if (counts.nonfinite_in > 0) {
       row.notes.push_back(std::to_string(counts.nonfinite_in) +
@@ -233,6 +276,36 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     outcome.rows.push_back(std::move(row));
     outcome.recipe_index.push_back(recipe_index[j]);
     outcome.totals.push_back(std::move(job.totals));
+  }
+  return outcome;
+}
+
+// Recipes whose blocks cross row ends see the tensor as one row; the others come first.
+TensorOutcome analyze_all(const TensorRun& run, const std::vector<const Backend*>& backends,
+                          std::vector<ErrorRecord>& errors) {
+  const std::int64_t cols = run.tensor.cols();
+  const auto crosses = [&](const Recipe& recipe) {
+    return recipe.ragged() == Ragged::kFlat && cols > 0 && cols % recipe.format.block != 0;
+  };
+  TensorOutcome outcome = analyze_tensor(
+      run, backends, [&](const Recipe& r) { return !crosses(r); }, cols, errors);
+  const auto& recipes = run.options.recipes;
+  if (outcome.stopped || std::none_of(recipes.begin(), recipes.end(), crosses)) return outcome;
+  const FlatView view(run.source, run.tensor);
+  const TensorRun flat_run{view, view.tensors()[0], run.options, run.threads, [](std::int64_t) {}};
+  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, cols, errors);
+  if (flat.stopped) return flat;
+  for (std::size_t i = 0; i < flat.rows.size(); ++i) {
+    Row& row = flat.rows[i];
+    row.shape = run.tensor.shape;
+    row.source_hash = outcome.hash;
+    row.notes.emplace_back("blocks run over the flattened tensor and cross row ends (ragged=flat)");
+    const auto at = std::lower_bound(outcome.recipe_index.begin(), outcome.recipe_index.end(),
+                                     flat.recipe_index[i]) -
+                    outcome.recipe_index.begin();
+    outcome.rows.insert(outcome.rows.begin() + at, std::move(row));
+    outcome.recipe_index.insert(outcome.recipe_index.begin() + at, flat.recipe_index[i]);
+    outcome.totals.insert(outcome.totals.begin() + at, std::move(flat.totals[i]));
   }
   return outcome;
 }
@@ -334,9 +407,12 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       opened.push_back(std::move(*file));
     }
   }
-  const bool both_grids = std::any_of(options.recipes.begin(), options.recipes.end(),
-                                      [](const Recipe& r) { return r.is_2d(); });
-  if (both_grids) total *= 2;
+  std::vector<TileSteps> grids{TileSteps{}};
+  for (const Recipe& recipe : options.recipes) {
+    const TileSteps steps = tile_steps(recipe);
+    if (std::find(grids.begin(), grids.end(), steps) == grids.end()) grids.push_back(steps);
+  }
+  total *= static_cast<std::int64_t>(grids.size());
 
   for (const OpenFile& file : opened) {
     for (const TensorInfo* tensor : file.tensors) {
@@ -346,7 +422,7 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
                             if (options.progress) options.progress(done, total);
                           }};
       try {
-        TensorOutcome outcome = analyze_tensor(run, backends, report.errors);
+        TensorOutcome outcome = analyze_all(run, backends, report.errors);
         if (outcome.stopped) {
           report.interrupted = true;
           break;

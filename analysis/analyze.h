@@ -68,6 +68,7 @@ struct QuantizeOptions {
   std::string backend = "auto";
   int threads = 0;
   std::string dtype_hint;
+  std::shared_ptr<const FormatLibrary> library;  // dequantize: names of a recorded custom: recipe
   const std::atomic<bool>* stop = nullptr;
 };
 struct QuantizedTensorInfo {

@@ -33,7 +33,8 @@ struct Job {
   bool moved = false;  // another axis than the last was flattened to the right
   Planes planes;
   const TensorInfo* codes = nullptr;
-  const TensorInfo* scales = nullptr;
+  const TensorInfo* scales = nullptr;   // null without block scales
+  const TensorInfo* choices = nullptr;  // null unless the recipe chooses
   std::vector<OuterScale32> outer;
 };
 
@@ -82,7 +83,12 @@ class LayoutReader {
     flat.shape = move_axis_last(job.original.shape, job.axis);
     job.planes = planes_of(recipe_, flat.rows(), flat.cols());
     job.codes = plane(name + ".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
-    job.scales = plane(name + ".scales", DType::kU8, scales_shape(job.planes));
+    if (job.planes.scale_bytes > 0) {
+      job.scales = plane(name + ".scales", DType::kU8, scales_shape(job.planes));
+    }
+    if (job.planes.chooses) {
+      job.choices = plane(name + ".choice", DType::kU8, {job.planes.rows, job.planes.blocks});
+    }
     job.outer.resize(1);
     if (job.planes.outer_entries > 0) read_outer(job);
     return job;
@@ -124,7 +130,8 @@ class LayoutReader {
                                 "more",
                                 path_, in_quotes(amax->name), amax_values[i], i));
       }
-      if (!std::isfinite(scale_values[i]) || scale_values[i] == 0) {
+      // Some contracts have the scale 0 or infinity for a row of zeros.
+      if (amax_values[i] != 0 && (!std::isfinite(scale_values[i]) || scale_values[i] == 0)) {
         throw Error(ErrorKind::kData,
                     fmt::format("{}: tensor {} has the value {} at {}, expected a finite outer "
                                 "scale other than 0",
@@ -149,10 +156,11 @@ std::string metadata_text(const TensorSource& source, const std::string& key) {
                           printable(source.info().path), in_quotes(key)));
 }
 
-Recipe recorded_recipe(const TensorSource& source) {
+Recipe recorded_recipe(const TensorSource& source,
+                       const std::shared_ptr<const FormatLibrary>& library) {
   const std::string text = metadata_text(source, "recipe");
   try {
-    return parse_recipe(text);
+    return parse_recipe(text, library);
   } catch (const Error& error) {
     throw Error(ErrorKind::kData, fmt::format("{}: the recipe in __metadata__ is not usable: {}",
                                               printable(source.info().path), error.what()));
@@ -182,15 +190,16 @@ void read_codes(const TensorSource& source, const Recipe& recipe, const Job& job
   const bool nibbles = recipe.packs_nibbles();
   const std::int64_t bytes = packed_code_bytes(recipe, at.cols);
   buffers.packed.resize(static_cast<std::size_t>(at.rows * bytes));
-  source.read_raw(*job.codes, at.row, at.rows, nibbles ? at.col / 2 : at.col, bytes,
-                  buffers.packed.data());
-  const std::uint32_t codes = recipe.format.element.code_count();
+  source.read_raw(*job.codes, at.row, at.rows, nibbles ? at.col / 2 : at.col * recipe.code_bytes(),
+                  bytes, buffers.packed.data());
+  const std::uint32_t codes = recipe.code_bytes() == 1 ? recipe.format.element.code_count() : 256;
   std::fill(tile.codes.begin(), tile.codes.end(), std::uint8_t{0});
   for (std::int64_t r = 0; r < at.rows; ++r) {
     const std::uint8_t* from = buffers.packed.data() + r * bytes;
-    std::uint8_t* to = tile.codes.data() + r * tile.padded_cols;
+    std::uint8_t* to = tile.codes.data() + r * tile.padded_cols * recipe.code_bytes();
     unpack_codes(recipe, from, at.cols, to);
-    const std::uint32_t largest = at.cols == 0 ? 0u : *std::max_element(to, to + at.cols);
+    const std::uint32_t largest =
+        at.cols == 0 ? 0u : *std::max_element(to, to + at.cols * recipe.code_bytes());
     if (largest >= codes) {
       throw Error(
           ErrorKind::kData,
@@ -236,7 +245,7 @@ void dequantize_tensor(const TensorSource& source, const Recipe& recipe, const J
   const Planes& planes = job.planes;
   const std::int64_t block = recipe.format.block;
   const int threads = thread_count(options.threads);
-  const auto grid = tile_grid(planes.rows, planes.cols, recipe.is_2d());
+  const auto grid = tile_grid(planes.rows, planes.cols, tile_steps(recipe));
   std::vector<Buffers> workers(static_cast<std::size_t>(threads));
   const auto body = [&](std::int64_t index, int thread) {
     Buffers& buffers = workers[static_cast<std::size_t>(thread)];
@@ -246,10 +255,14 @@ void dequantize_tensor(const TensorSource& source, const Recipe& recipe, const J
     read_codes(source, recipe, job, at, buffers);
     // The scale plane [rows, blocks, bytes] is flattened on the left by the source, so a run of
     // blocks of one row is a run of its rows.
+    if (planes.chooses) {
+      source.read_raw(*job.choices, at.row, at.rows, at.col / block, tile.blocks_per_row,
+                      tile.choices.data());
+    }
     if (planes.scale_bytes == 1) {
       source.read_raw(*job.scales, at.row, at.rows, at.col / block, tile.blocks_per_row,
                       tile.scales.data());
-    } else {
+    } else if (planes.scale_bytes > 1) {
       for (std::int64_t r = 0; r < at.rows; ++r) {
         source.read_raw(*job.scales, (at.row + r) * planes.blocks + at.col / block,
                         tile.blocks_per_row, 0, planes.scale_bytes,
@@ -274,7 +287,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file);
   refuse_overwriting(out, source_files(*source));
-  const Recipe recipe = recorded_recipe(*source);
+  const Recipe recipe = recorded_recipe(*source, options.library);
   const Backend& backend = choose_backend(options.backend, recipe);
   const nlohmann::json facts =
       nlohmann::json::parse(metadata_text(*source, "tensors"), nullptr, false);
@@ -296,7 +309,8 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
     jobs.push_back(layout.read(name, facts[name]));
     const Job& job = jobs.back();
     entries.push_back({name, DType::kF32, job.original.shape});
-    std::int64_t bytes_in = job.codes->bytes + job.scales->bytes;
+    std::int64_t bytes_in = job.codes->bytes + (job.scales ? job.scales->bytes : 0) +
+                            (job.choices ? job.choices->bytes : 0);
     bytes_in += 2 * job.planes.outer_entries * std::int64_t{sizeof(float)};
     result.tensors.push_back({name, std::string(dtype_name(DType::kF32)), job.original.shape,
                               job.original.elements, bytes_in,

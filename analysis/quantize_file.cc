@@ -31,7 +31,8 @@ struct Job {
   const TensorInfo* moved;   // of the axis view
   int axis = 0;
   Planes planes;
-  std::size_t codes = 0, scales = 0, amax = 0, outer = 0;  // indexes of the writer's entries
+  // Indexes of the writer's entries.
+  std::size_t codes = 0, scales = 0, choice = 0, amax = 0, outer = 0;
 };
 
 std::string where(const TensorInfo& tensor) {
@@ -62,18 +63,18 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
   // With scale=given no rule needs the amax, but the file states it and zero would be wrong.
   AmaxResult amax;
   if (recipe.needs_amax() || (planes.outer_entries > 0 && !recipe.nvfp4.has_amax)) {
-    amax = measure_amax(source, *job.moved, recipe.scales_rows(), threads, options.stop);
+    amax = measure_amax(source, *job.moved, recipe.scales_rows(), threads, options.stop, &recipe);
     stop_if_interrupted(amax.complete);
   }
   const std::vector<OuterScale32> outer = outer_scales(backend, recipe, amax);
   if (planes.outer_entries > 0) write_outer(writer, job, outer);
 
-  const auto grid = tile_grid(planes.rows, planes.cols, recipe.is_2d());
+  const auto grid = tile_grid(planes.rows, planes.cols, tile_steps(recipe));
   std::vector<Buffers> workers(static_cast<std::size_t>(threads));
   const auto body = [&](std::int64_t index, int thread) {
     Buffers& buffers = workers[static_cast<std::size_t>(thread)];
     const TileSpan& at = grid[static_cast<std::size_t>(index)];
-    buffers.source.read(source, *job.moved, at);
+    buffers.source.read(source, *job.moved, at, &recipe);
     QuantizedTile& quantized = buffers.quantized;
     try {
       backend.quantize(recipe, buffers.source.tile, outer_of_tile(outer, recipe, at), quantized);
@@ -84,11 +85,11 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
     const std::int64_t code_bytes = packed_code_bytes(recipe, at.cols);
     buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
     for (std::int64_t r = 0; r < at.rows; ++r) {
-      pack_codes(recipe, quantized.codes.data() + r * quantized.padded_cols, at.cols,
-                 buffers.packed.data() + r * code_bytes);
+      pack_codes(recipe, quantized.codes.data() + r * quantized.padded_cols * recipe.code_bytes(),
+                 at.cols, buffers.packed.data() + r * code_bytes);
     }
     // A tile of whole rows is one run of bytes, a split one is one run per row.
-    const std::int64_t code_col = nibbles ? at.col / 2 : at.col;
+    const std::int64_t code_col = nibbles ? at.col / 2 : at.col * recipe.code_bytes();
     const std::int64_t scale_row = planes.blocks * planes.scale_bytes;
     const std::int64_t scale_run = quantized.blocks_per_row * planes.scale_bytes;
     const std::int64_t scale_col = at.col / recipe.format.block * planes.scale_bytes;
@@ -98,16 +99,35 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
       writer.write(job.codes, (at.row + r) * planes.code_cols + code_col,
                    buffers.packed.data() + r * code_bytes,
                    static_cast<std::size_t>(rows * code_bytes));
-      writer.write(job.scales, (at.row + r) * scale_row + scale_col,
-                   quantized.scales.data() + r * scale_run,
-                   static_cast<std::size_t>(rows * scale_run));
+      if (planes.scale_bytes > 0) {
+        writer.write(job.scales, (at.row + r) * scale_row + scale_col,
+                     quantized.scales.data() + r * scale_run,
+                     static_cast<std::size_t>(rows * scale_run));
+      }
+      if (planes.chooses) {
+        writer.write(job.choice, (at.row + r) * planes.blocks + at.col / recipe.format.block,
+                     quantized.choices.data() + r * quantized.blocks_per_row,
+                     static_cast<std::size_t>(rows * quantized.blocks_per_row));
+      }
     }
   };
   stop_if_interrupted(
       for_each_tile(static_cast<std::int64_t>(grid.size()), threads, options.stop, body));
 }
 
-void refuse_ragged(const Recipe& recipe, const Job& job) {
+void refuse_shape(const Recipe& recipe, const Job& job) {
+  try {
+    require_whole_groups(recipe, job.planes.cols);
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("{}: {}", where(*job.stored), e.what()));
+  }
+  if (recipe.ragged() == Ragged::kFlat && job.planes.cols % recipe.format.block != 0) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{} has rows of {} elements, expected a multiple of the block of {}: "
+                            "with ragged=flat blocks would cross rows, which this layout cannot "
+                            "hold (analyze can)",
+                            where(*job.stored), job.planes.cols, recipe.format.block));
+  }
   if (recipe.ragged() != Ragged::kError || job.planes.cols % recipe.format.block == 0) return;
   throw Error(ErrorKind::kData,
               fmt::format("{} has rows of {} elements, expected a multiple of the block of {} "
@@ -141,6 +161,12 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                              const QuantizeOptions& options) {
   const Recipe& recipe = options.recipe;
   const Backend& backend = choose_backend(options.backend, recipe);
+  if (recipe.keeps_nan_elements()) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("recipe {} has values but no codes for NaN elements, so there is "
+                            "nothing to store; analyze can run it",
+                            to_string(recipe)));
+  }
   const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source =
@@ -177,7 +203,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     job.moved = &view.tensors()[i];
     job.axis = resolve_axis(tensor, options.axis);
     job.planes = planes_of(recipe, job.moved->rows(), job.moved->cols());
-    refuse_ragged(recipe, job);
+    refuse_shape(recipe, job);
     std::int64_t bytes_out = 0;
     const auto plane = [&](const char* suffix, DType dtype, std::vector<std::int64_t> shape) {
       std::int64_t bytes = dtype_bytes(dtype);
@@ -187,7 +213,12 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
       return entries.size() - 1;
     };
     job.codes = plane(".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
-    job.scales = plane(".scales", DType::kU8, scales_shape(job.planes));
+    if (job.planes.scale_bytes > 0) {
+      job.scales = plane(".scales", DType::kU8, scales_shape(job.planes));
+    }
+    if (job.planes.chooses) {
+      job.choice = plane(".choice", DType::kU8, {job.planes.rows, job.planes.blocks});
+    }
     if (job.planes.outer_entries > 0) {
       job.amax = plane(".amax", DType::kF32, {job.planes.outer_entries});
       job.outer = plane(".outer_scale", DType::kF32, {job.planes.outer_entries});

@@ -1,16 +1,46 @@
 // tiles.cc: see tiles.h.
 #include "analysis/tiles.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
+#include <numeric>
+#include <string>
 
 #include "formats/amax.h"
+#include "sim/error.h"
+#include "sim/transforms.h"
 
 namespace fp4scope {
+namespace {
 
-std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, bool two_dimensional) {
+SourceType source_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
+      return SourceType::kBf16;
+    case DType::kF16:
+      return SourceType::kF16;
+    case DType::kF64:
+      return SourceType::kF64;
+    default:
+      return SourceType::kF32;  // FP8 values too: nothing rounds to FP8 again
+  }
+}
+
+}  // namespace
+
+TileSteps tile_steps(const Recipe& recipe) {
+  TileSteps steps;
+  if (recipe.is_2d()) steps.rows = std::lcm<std::int64_t>(64, recipe.format.block_rows);
+  steps.cols = std::lcm<std::int64_t>(128, recipe.format.block);
+  return steps;
+}
+
+std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, const TileSteps& steps) {
   std::vector<TileSpan> grid;
   if (rows <= 0 || cols <= 0) return grid;
-  const std::int64_t step = two_dimensional ? kTileRows2d : 1;
+  const std::int64_t step = steps.rows;
+  const std::int64_t kTileColumnStep = steps.cols;
   // Short rows are padded to whole blocks, so they count as one column step.
   const std::int64_t padded = (cols + kTileColumnStep - 1) / kTileColumnStep * kTileColumnStep;
   std::int64_t height = kTileElements / padded / step * step;
@@ -27,7 +57,8 @@ std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, bool two_d
   return grid;
 }
 
-void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span) {
+void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span,
+                      const Recipe* transform) {
   const auto n = static_cast<std::size_t>(span.elements());
   f32.resize(n);
   f64.clear();
@@ -45,11 +76,38 @@ void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, cons
   tile.rows = span.rows;
   tile.cols = span.cols;
   tile.stride = span.cols;
+  tile.source = source_type(tensor.dtype);
+  tile.first_row = span.row;
+  tile.first_col = span.col;
+  tile.tensor_cols = tensor.cols();
+  tile.tensor_id = XXH3_64bits(tensor.name.data(), tensor.name.size());
+  if (transform != nullptr && transform->rht.size != 0) {
+    apply_rht(*transform, tile, f32.data());
+    tile.f64 = nullptr;
+  }
+}
+
+Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>& storage) {
+  if (recipe.rht.size == 0) return tile;
+  storage.assign(tile.f32, tile.f32 + tile.rows * tile.stride);
+  apply_rht(recipe, tile, storage.data());
+  Tile out = tile;
+  out.f32 = storage.data();
+  out.f64 = nullptr;
+  return out;
+}
+
+void require_whole_groups(const Recipe& recipe, std::int64_t cols) {
+  if (recipe.rht.size == 0 || cols % recipe.rht.size == 0) return;
+  throw Error(ErrorKind::kData, "expected rows of a multiple of " +
+                                    std::to_string(recipe.rht.size) +
+                                    " elements (rht=" + std::to_string(recipe.rht.size) +
+                                    "), found " + std::to_string(cols));
 }
 
 AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bool per_row,
-                        int threads, const std::atomic<bool>* stop) {
-  const auto grid = tile_grid(tensor.rows(), tensor.cols(), false);
+                        int threads, const std::atomic<bool>* stop, const Recipe* transform) {
+  const auto grid = tile_grid(tensor.rows(), tensor.cols(), TileSteps{});
   AmaxResult result;
   if (per_row) result.rows.resize(static_cast<std::size_t>(tensor.rows()));
   struct Worker {
@@ -60,7 +118,7 @@ AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bo
   const auto body = [&](std::int64_t i, int thread) {
     Worker& w = workers[static_cast<std::size_t>(thread)];
     const TileSpan& span = grid[static_cast<std::size_t>(i)];
-    w.buffer.read(source, tensor, span);
+    w.buffer.read(source, tensor, span, transform);
     w.maxima.clear();
     for (std::int64_t r = 0; r < span.rows; ++r) {
       const float* x = w.buffer.tile.f32 + r * w.buffer.tile.stride;

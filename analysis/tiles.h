@@ -15,24 +15,38 @@
 namespace fp4scope {
 
 inline constexpr std::int64_t kTileElements = std::int64_t{1} << 20;  // 4 MiB of binary32
-inline constexpr std::int64_t kTileColumnStep = 128;                  // a multiple of every block
-inline constexpr std::int64_t kTileRows2d = 64;  // a multiple of every 2-D block
+
+// What a tile may not cut: rows in whole bands, columns in whole blocks.
+struct TileSteps {
+  std::int64_t rows = 1;    // 1, or a multiple of 64 and of the rows of a 2-D block
+  std::int64_t cols = 128;  // a multiple of 128 and of the block
+  bool operator==(const TileSteps&) const = default;
+};
+TileSteps tile_steps(const Recipe& recipe);
 
 struct TileSpan {
   std::int64_t row, rows, col, cols;
   std::int64_t elements() const { return rows * cols; }
 };
-// Tiles of whole rows; a row (2-D: a band of 64) that exceeds a tile is split at multiples of 128
-// columns. Row-major order.
-std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, bool two_dimensional);
+// Tiles of whole rows; a row (2-D: a band) that exceeds a tile is split at multiples of the column
+// step. Row-major order.
+std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, const TileSteps& steps);
 
 // One tile in memory, reused from tile to tile.
 struct TileBuffer {
   std::vector<float> f32;
   std::vector<double> f64;  // only for binary64 sources
   Tile tile;
-  void read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span);
+  // With a recipe that has a random Hadamard transform, its result takes the place of the values;
+  // pass null for the values themselves.
+  void read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span,
+            const Recipe* transform = nullptr);
 };
+// The tile after the transform of the recipe, with its values in `storage`; the tile itself for
+// recipes without one.
+Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>& storage);
+// Throws Error(kData) where a row does not hold whole groups of the transform.
+void require_whole_groups(const Recipe& recipe, std::int64_t cols);
 
 // Calls body(tile index, thread) for every tile, in parallel, and returns true; false when `stop`
 // was set before all of them ran. The exception of the lowest failing tile is rethrown after the
@@ -74,7 +88,8 @@ struct AmaxResult {
   bool complete = true;  // false: stopped
 };
 AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bool per_row,
-                        int threads, const std::atomic<bool>* stop);
+                        int threads, const std::atomic<bool>* stop,
+                        const Recipe* transform = nullptr);
 // The outer scales of a recipe: one, or one per row.
 std::vector<OuterScale32> outer_scales(const Backend& backend, const Recipe& recipe,
                                        const AmaxResult& amax);

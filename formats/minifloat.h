@@ -110,9 +110,13 @@ FP4SCOPE_HD constexpr typename L::F decode(MinifloatSpec spec, typename L::U cod
   }
   U magnitude{};
   if (spec.has_subnormals) {
-    // Place the code in binary32 fields and multiply by 2^(127-bias): exact for subnormals too.
-    const std::uint32_t rebias = static_cast<std::uint32_t>(127 + 127 - spec.bias) << 23;
-    magnitude = bit_cast<U>(bit_cast<F>(field << (23 - m)) * bit_cast<float>(rebias));
+    // A subnormal code is put under the smallest normal exponent, whose hidden bit is subtracted:
+    // exact, and unlike a product with 2^(127-bias) without binary32 subnormals, which are slow.
+    const U placed = field << (23 - m);
+    const std::uint32_t normal = static_cast<std::uint32_t>(127 - spec.bias) << 23;
+    const std::uint32_t hidden = static_cast<std::uint32_t>(128 - spec.bias) << 23;
+    const F tiny = bit_cast<F>(placed + hidden) - bit_cast<float>(hidden);
+    magnitude = select(field < (1u << m), bit_cast<U>(tiny), placed + normal);
   } else {
     magnitude = (field << (23 - m)) + (static_cast<std::uint32_t>(127 - spec.bias) << 23);
   }

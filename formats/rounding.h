@@ -33,6 +33,32 @@ FP4SCOPE_HD constexpr typename L::F round_to_bf16(typename L::F v) {
   return bit_cast<F>(select((bits & kMagnitudeMask) > kInfBits, U{} + 0x7fff0000u, rounded));
 }
 
+// binary32 -> FP16 -> binary32, RNE, overflow to Inf, subnormals rounded; NaN stays NaN.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F round_to_f16(typename L::F v) {
+  using U = typename L::U;
+  using F = typename L::F;
+  const U bits = bit_cast<U>(v);
+  const U magnitude = bits & kMagnitudeMask;
+  const U rounded = (magnitude + 0x0fffu + ((magnitude >> 13) & 1u)) & 0xffffe000u;
+  // 65520 and above round to 65536, beyond the largest finite value.
+  const U normal = select(rounded >= 0x47800000u, U{} + kInfBits, rounded);
+  // Below 2^-14 the quantum is 2^-24, that of binary32 at 0.5: one addition rounds.
+  const F aligned = bit_cast<F>(magnitude) + 0.5f;
+  const U tiny = bit_cast<U>(aligned - 0.5f);
+  const U result = select(magnitude < 0x38800000u, tiny, normal) | (bits & kSignBit);
+  return bit_cast<F>(select(magnitude > kInfBits, U{} + kQuietNanBits, result));
+}
+
+// One operation of torch on tensors of a 16-bit type, dt() of spec/more.md: its binary32 result
+// rounded to the type.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F round_to_dtype(DType16 dtype, typename L::F v) {
+  if (dtype == DType16::kBf16) return round_to_bf16<L>(v);
+  if (dtype == DType16::kF16) return round_to_f16<L>(v);
+  return v;
+}
+
 // a * b rounded to odd: exact when representable, otherwise the neighbour with an odd significand.
 // A later rounding to at most 22 bits then equals one rounding of the exact product. Needs b with
 // at most 12 significant bits and all partial products normal or zero.

@@ -65,6 +65,11 @@ inline constexpr BlockFormat kMxfp6e2m3 = mx_format("mxfp6e2m3", kE2M3);
 inline constexpr BlockFormat kMxfp6e3m2 = mx_format("mxfp6e3m2", kE3M2);
 inline constexpr BlockFormat kMxfp8e4m3 = mx_format("mxfp8e4m3", kE4M3);
 inline constexpr BlockFormat kMxfp8e5m2 = mx_format("mxfp8e5m2", kE5M2);
+// MXINT8 (OCP MX v1.0) and the INT4 of microxcaling; the key int8-grid changes the sign code.
+inline constexpr BlockFormat kMxint8 =
+    mx_format("mxint8", integer_spec(8, -6, SignCode::kTwosComplement));
+inline constexpr BlockFormat kMxint4 =
+    mx_format("mxint4", integer_spec(4, -2, SignCode::kTwosComplement));
 inline constexpr BlockFormat kNvfp4{
     "nvfp4",
     kE2M1,
@@ -72,6 +77,17 @@ inline constexpr BlockFormat kNvfp4{
     {ScaleLevel{ScaleKind::kBinary32, {}, 0}, ScaleLevel{ScaleKind::kMinifloat, kUE4M3, 16}},
     2,
     1};
+// Siblings of fouroversix (spec/nvfp4.md 5.3). if4: a block has E2M1 or INT4 elements, bit 7 of its
+// scale byte says which; the spec here is that of E2M1.
+inline constexpr MinifloatSpec kInt4 = integer_spec(4, 0, SignCode::kTwosComplement);
+constexpr BlockFormat nvfp4_sibling(std::string_view name, MinifloatSpec element) {
+  BlockFormat format = kNvfp4;
+  format.name = name;
+  format.element = element;
+  return format;
+}
+inline constexpr BlockFormat kIf4 = nvfp4_sibling("if4", kE2M1);
+inline constexpr BlockFormat kNvint4 = nvfp4_sibling("nvint4", kInt4);
 inline constexpr BlockFormat kHif4{
     "hif4",
     kE1M2,
@@ -80,10 +96,18 @@ inline constexpr BlockFormat kHif4{
      ScaleLevel{ScaleKind::kMicroExponent, {}, 4}},
     3,
     4};
+// INT4 and FP8 as their default contracts have them; keys change element, block and scales.
+inline constexpr BlockFormat kInt4Group{"int4", integer_spec(4, 0, SignCode::kTwosComplementFull),
+                                        32,     {ScaleLevel{ScaleKind::kBfloat16, {}, 32}},
+                                        1,      2};
+inline constexpr BlockFormat kFp8{"fp8", kE4M3, 128, {ScaleLevel{ScaleKind::kBinary32, {}, 128}},
+                                  1,     4};
 // The pass-through recipe; sums and maps take 64 elements at a time.
 inline constexpr BlockFormat kBf16Pass{"bf16", kBF16, 64, {}, 0, 0};
 static_assert(kMxfp4.bits_per_element() == 4.25);
 static_assert(kNvfp4.bits_per_element() == 4.5);
+static_assert(kInt4Group.bits_per_element() == 4.5);
+static_assert(kFp8.bits_per_element() == 8.25);
 static_assert(kHif4.bits_per_element() == 4.5);  // 4 + (8 + 8 + 16) / 64
 static_assert(kE2M1.max_exponent() == 2 && kE2M3.max_exponent() == 2 && kE3M2.max_exponent() == 4);
 static_assert(kE4M3.max_exponent() == 8 && kE5M2.max_exponent() == 15);

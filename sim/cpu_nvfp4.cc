@@ -1,128 +1,174 @@
-// cpu_nvfp4.cc: CPU kernels of NVFP4.
+// cpu_nvfp4.cc: NVFP4, if4, nvint4 and user-defined formats of that shape on the CPU: which kernel
+// a recipe has (cpu_nvfp4_fixed.cc, cpu_nvfp4_any.cc), refusals, decoding, outer scales.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <cstring>
 
-#include "formats/codecs/nvfp4.h"
-#include "sim/cpu_kernels.h"
+#include "formats/codecs/nvfp4_decode.h"
+#include "sim/nvfp4_panels.h"
+#include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
 
-// Block maximum over all rows of the band.
-std::uint32_t band_amax(const QuantizeTask& task, std::int64_t b) {
-  std::uint32_t amax = 0;
-  for (std::int64_t r = task.row; r < task.row + task.rows; ++r) {
-    const std::int64_t n = std::min<std::int64_t>(16, task.tile.cols - 16 * b);
-    amax = std::max(amax, amax_bits(task.x(r) + 16 * b, n));
+using Order = Nvfp4Order;
+
+MinifloatSpec scale_spec(const BlockFormat& format) {
+  for (int i = 0; i < format.num_levels; ++i) {
+    const ScaleLevel& level = format.levels[static_cast<std::size_t>(i)];
+    if (level.group != 0) return level.spec;
   }
-  return amax;
+  return kUE4M3;
 }
+enum class DecodeKind : std::uint8_t { kTe, kNamed, kCustom };
+
+// Codes of W neighbouring elements.
 template <int W>
-FP4SCOPE_INLINE void set_lanes(typename Lane<W>::U& amax, const QuantizeTask& task,
-                               std::int64_t b) {
+FP4SCOPE_INLINE typename Lane<W>::U load_codes(const std::uint8_t* codes) {
   if constexpr (W == 1) {
-    amax = band_amax(task, b);
+    return codes[0];
   } else {
-    for (int l = 0; l < W; ++l) amax[l] = band_amax(task, b + l);
+    typedef std::uint8_t Bytes __attribute__((vector_size(W)));
+    Bytes bytes;
+    std::memcpy(&bytes, codes, W);
+    return __builtin_convertvector(bytes, typename Lane<W>::U);
   }
 }
 
-struct Nvfp4Panel {
-  static constexpr int kBlock = 16;
-  template <int W>
-  FP4SCOPE_INLINE static void run(QuantizeTask& task, std::int64_t row, std::int64_t b) {
-    using L = Lane<W>;
-    typename L::F in[16];
-    load_panel<W>(task.x(row), task.tile.cols, b, 16, in);
-    typename L::U amax{};
-    if (!task.recipe.is_2d()) {
-      amax = nvfp4_block_amax<L>(in);
-    } else {
-      set_lanes<W>(amax, task, b);
-    }
-    Nvfp4Block<L> out;
-    nvfp4_quantize<L>(task.recipe.nvfp4, task.outer_of(row).g, amax, in, out);
-    store_codes<W>(out.codes, 16, task.codes(row) + 16 * b);
-    for (int l = 0; l < W; ++l) {
-      task.scales(row)[b + l] = static_cast<std::uint8_t>(lane_of<W>(out.scale, l));
-    }
-  }
-};
-
-template <class Panel>
-void quantize_reference(QuantizeTask& task) {
-  for (std::int64_t r = 0; r < task.rows; ++r) run_row<Panel, 1>(task, task.row + r, 16);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX2)]] void quantize_avx2(QuantizeTask& task) {
-  for (std::int64_t r = 0; r < task.rows; ++r) run_row<Panel, 8>(task, task.row + r, 16);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX512)]] void quantize_avx512(QuantizeTask& task) {
-  for (std::int64_t r = 0; r < task.rows; ++r) run_row<Panel, 16>(task, task.row + r, 16);
-}
-
-struct Nvfp4Decode {
-  static constexpr int kBlock = 16;
-  FP4SCOPE_INLINE static void run(const DecodeTask& task, std::int64_t b,
-                                  const std::uint32_t (&code)[16], float (&v)[16]) {
-    const float factor = nvfp4_decode_factor<Lane<1>>(
-        task.recipe.nvfp4, {task.outer.amax, task.outer.g}, task.scales()[b]);
-    for (int i = 0; i < 16; ++i) v[i] = nvfp4_decode<Lane<1>>(code[i], factor);
-  }
-};
-
-// Blocks are decoded whole in local arrays, which cannot alias, and cut at the end of the row.
-template <class Decode>
+// W elements of a block at a time. Blocks are decoded whole in a local array, which cannot alias,
+// and cut at the end of the row.
+template <DecodeKind kKind, int W>
 FP4SCOPE_INLINE void decode_row(const DecodeTask& task) {
-  constexpr int kN = Decode::kBlock;
+  using L = Lane<W>;
+  constexpr bool kIsCustom = kKind == DecodeKind::kCustom;
+  static_assert(!kIsCustom || W == 1);
+  Nvfp4Rules rules = nvfp4_rules_of(task.recipe);
+  if (!kIsCustom) {
+    rules = nvfp4_panels::Fixed<Order::kTe>::fix(rules);
+    rules.options.order = kKind == DecodeKind::kTe ? Order::kTe : task.recipe.nvfp4.order;
+  }
+  constexpr int kMost = kIsCustom ? kNvfp4MostElements : 16;
+  const int n = kIsCustom ? task.recipe.format.block : 16;
+  const Nvfp4Outer outer{task.outer.amax, task.outer.g};
+  const bool has_factor = nvfp4_has_factor(rules.options.order);
   const std::uint8_t* codes = task.codes();
-  for (std::int64_t b = 0; b * kN < task.tile.cols; ++b) {
-    std::uint32_t code[kN];
-    float v[kN];
-    for (int i = 0; i < kN; ++i) code[i] = codes[b * kN + i];
-    Decode::run(task, b, code, v);
-    const std::int64_t valid = std::min<std::int64_t>(kN, task.tile.cols - b * kN);
-    std::memcpy(task.values + b * kN, v, static_cast<std::size_t>(valid) * sizeof(float));
+  const std::uint8_t* scales = task.scales();
+  for (std::int64_t b = 0; b * n < task.tile.cols; ++b) {
+    float v[kMost];
+    const float factor = has_factor ? nvfp4_decode_factor<Lane<1>>(rules, outer, scales[b]) : 0.0f;
+    for (int i = 0; i < n; i += W) {
+      const typename L::U code = load_codes<W>(codes + b * n + i);
+      typename L::F value{};
+      if (has_factor) {
+        value = nvfp4_decode_element<L>(rules, code) * factor;
+      } else {
+        const typename L::U scale = typename L::U{} + std::uint32_t{scales[b]};
+        value = nvfp4_decode_chain<L>(rules, outer, scale, code);
+      }
+      std::memcpy(v + i, &value, sizeof value);
+    }
+    const std::int64_t valid = std::min<std::int64_t>(n, task.tile.cols - b * n);
+    std::memcpy(task.values + b * n, v, static_cast<std::size_t>(valid) * sizeof(float));
   }
 }
-template <class Decode>
+template <DecodeKind kKind>
 void decode_reference(const DecodeTask& task) {
-  decode_row<Decode>(task);
+  decode_row<kKind, 1>(task);
 }
-template <class Decode>
+template <DecodeKind kKind>
 [[gnu::target(FP4SCOPE_AVX2)]] void decode_avx2(const DecodeTask& task) {
-  decode_row<Decode>(task);
+  decode_row<kKind, kKind == DecodeKind::kCustom ? 1 : 8>(task);
 }
-template <class Decode>
+template <DecodeKind kKind>
 [[gnu::target(FP4SCOPE_AVX512)]] void decode_avx512(const DecodeTask& task) {
-  decode_row<Decode>(task);
+  decode_row<kKind, kKind == DecodeKind::kCustom ? 1 : 16>(task);
 }
 using DecodeFn = void (*)(const DecodeTask&);
-template <class Decode>
+template <DecodeKind kKind>
 DecodeFn decode_for(Isa isa) {
-  return isa == Isa::kAvx512 ? decode_avx512<Decode>
-         : isa == Isa::kAvx2 ? decode_avx2<Decode>
-                             : decode_reference<Decode>;
+  return isa == Isa::kAvx512 ? decode_avx512<kKind>
+         : isa == Isa::kAvx2 ? decode_avx2<kKind>
+                             : decode_reference<kKind>;
+}
+DecodeFn decoder(Isa isa, const Recipe& recipe) {
+  if (recipe.format.name != "nvfp4") return decode_for<DecodeKind::kCustom>(isa);
+  return nvfp4_is_te(recipe.nvfp4.order) ? decode_for<DecodeKind::kTe>(isa)
+                                         : decode_for<DecodeKind::kNamed>(isa);
 }
 
+// The element's own magnitude stands in for the block maximum where an inverse asks whether the
+// block is zero. An INT4 block of if4 is clamped beyond 7.5 and not beyond 7.
 double scaled(const ElementTask& e) {
-  return magnitude_of_double(static_cast<float>(e.value) *
-                             nvfp4_inverse<Lane<1>>(e.scale[0], e.outer.g));
+  using L = Lane<1>;
+  const Nvfp4Rules rules = nvfp4_rules_of(e.recipe);
+  const Nvfp4Row row = nvfp4_row(rules, {e.outer.amax, e.outer.g});
+  const float x = static_cast<float>(e.value);
+  const float bmax = bit_cast<float>(bit_cast<std::uint32_t>(x) & kMagnitudeMask);
+  const float s = nvfp4_scale_value<L>(rules, row, bmax, e.choice);
+  const float inverse = nvfp4_inverse<L>(rules, row, e.scale[0], bmax, s);
+  const FlushOps<L> op{rules.options.ftz};
+  const float y = nvfp4_divides(rules.options.order) ? x / inverse : op.mul(x, inverse);
+  if (rules.options.int4_candidate && e.choice)
+    return magnitude_of_double(y * 1.16666666f) * (7.0 / 7.5);
+  return magnitude_of_double(y);
 }
 
 }  // namespace
 
-FamilyKernels nvfp4_kernels(Isa isa, const Recipe&) {
-  using P = Nvfp4Panel;
-  return {isa == Isa::kAvx512 ? quantize_avx512<P>
-          : isa == Isa::kAvx2 ? quantize_avx2<P>
-                              : quantize_reference<P>,
-          decode_for<Nvfp4Decode>(isa)};
+Nvfp4Rules nvfp4_rules_of(const Recipe& recipe) {
+  const Order order = recipe.nvfp4.order;
+  const bool uses_rcp = nvfp4_is_fast(order) || order == Order::kFlashinferKv;
+  Nvfp4Rules rules;
+  rules.options = recipe.nvfp4;
+  rules.element = recipe.format.element;
+  rules.scale = scale_spec(recipe.format);
+  rules.lut = recipe.format.lut;
+  rules.element_max = rules.lut != nullptr
+                          ? lut_max(*rules.lut)
+                          : decode<Lane<1>>(rules.element, rules.element.max_finite_code());
+  rules.table = uses_rcp ? rcp_bytes(recipe, recipe.nvfp4.rcp) : nullptr;
+  return rules;
+}
+Nvfp4Rules nvfp4_rules_of(const QuantizeTask& task) {
+  Nvfp4Rules rules = nvfp4_rules_of(task.recipe);
+  rules.dtype = task.tile.source == SourceType::kBf16  ? DType16::kBf16
+                : task.tile.source == SourceType::kF16 ? DType16::kF16
+                                                       : DType16::kF32;
+  return rules;
+}
+bool nvfp4_refuses_tensor(QuantizeTask& task) {
+  const Nvfp4Options& o = task.recipe.nvfp4;
+  if (o.order != Order::kFouroversixCuda || o.scale != OuterScale::kTensor ||
+      task.outer_of(task.row).amax != 0.0f) {
+    return false;
+  }
+  task.refused_row = task.row;
+  task.refusal = "contract fouroversix-cuda writes no output for an all-zero tensor";
+  return true;
+}
+void nvfp4_refuse_nan(QuantizeTask& task, std::int64_t row) {
+  task.refused_row = row;
+  switch (task.recipe.nvfp4.order) {
+    case Order::kFouroversix:
+      task.refusal = "contract fouroversix defines no code for NaN";
+      break;
+    case Order::kCompressedTensors:
+      task.refusal = "contract compressed-tensors defines no code for NaN";
+      break;
+    default:
+      task.refusal = "contract mlx-cpu defines no code for NaN";
+      break;
+  }
+}
+
+FamilyKernels nvfp4_kernels(Isa isa, const Recipe& recipe) {
+  const Nvfp4QuantizeFn fixed = recipe.sr.enabled ? nullptr : nvfp4_fixed_kernel(isa, recipe);
+  return {fixed != nullptr ? fixed : nvfp4_any_kernel(isa, recipe), decoder(isa, recipe)};
 }
 FamilyRules nvfp4_rules() {
   return {[](const Recipe& recipe, std::uint32_t bits) {
-            const Nvfp4Outer outer = nvfp4_outer(recipe.nvfp4, bits);
+            // SGLang's nan_to_num: the largest finite number of BF16, the type of its weights.
+            if (recipe.contract == "sglang-online" && bits == kInfBits) bits = 0x7f7f0000u;
+            const Nvfp4Outer outer = nvfp4_outer(nvfp4_rules_of(recipe), bits);
             return OuterScale32{outer.amax, outer.g};
           },
           scaled};

@@ -56,7 +56,8 @@ constexpr KeyRow kTransformKeys[] = {
      .get = get_field<&Recipe::sr, &SrOptions::stream>,
      .set = set_field<&Recipe::sr, &SrOptions::stream>,
      .meaning =
-         "which random byte an element takes: by its index, or as TransformerEngine's kernel",
+         "which random byte an element takes: by its index, or as TransformerEngine's tuned 1D "
+         "kernel (for bf16 tensors in multiples of 32; inferred: with a transposed copy)",
      .applies = kHasSr},
     {.name = "seed",
      .values = {},
@@ -85,6 +86,17 @@ std::span<const KeyRow> transform_keys() {
 void check_transforms(const Recipe& recipe) {
   if (recipe.rht.size != 0 && recipe.rht.size != 16 && recipe.rht.signs == 0)
     contradiction(recipe, "rht-signs=fixed is published for rht=16 only");
+  if (recipe.sr.enabled && recipe.family == Family::kPass)
+    contradiction(recipe, "round=sr is not defined for bf16");
+  if (recipe.sr.enabled && recipe.contract == "miles-export")
+    contradiction(recipe, "miles-export rounds twice, so round=sr is not defined for it");
+  const bool is_te = recipe.family == Family::kNvfp4 && recipe.shape.empty() &&
+                     (recipe.contract == "te" || recipe.contract == "te-fast") &&
+                     recipe.nvfp4.block == BlockShape::k1d;
+  if (recipe.sr.enabled && recipe.sr.stream == SrStream::kTe && !is_te)
+    contradiction(recipe,
+                  "sr-stream=te is the stream of a kernel for nvfp4:contract=te and te-fast in 1-D "
+                  "blocks");
   if (recipe.family == Family::kNvfp4) {
     const Nvfp4Options& o = recipe.nvfp4;
     if (o.scale == OuterScale::kRow && (recipe.rht.size != 0 || recipe.sr.enabled))

@@ -6,6 +6,7 @@
 
 #include "formats/amax.h"
 #include "sim/error.h"
+#include "sim/transforms.h"
 
 namespace fp4scope {
 namespace {
@@ -79,24 +80,96 @@ void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t
   }
 }
 
-QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend) {
-  if (recipe.ragged() == Ragged::kError && x.cols % recipe.format.block != 0) {
+namespace {
+
+void refuse_shape(const Recipe& recipe, std::int64_t cols) {
+  if (recipe.ragged() == Ragged::kError && cols % recipe.format.block != 0) {
     throw Error(ErrorKind::kData, "recipe " + to_string(recipe) +
                                       ": expected rows of a multiple of " +
                                       std::to_string(recipe.format.block) + " elements, found " +
-                                      std::to_string(x.cols));
+                                      std::to_string(cols));
   }
-  QuantizedTensor out;
-  out.recipe = recipe;
-  out.rows = x.rows;
-  out.cols = x.cols;
+}
+
+// The tensor that the codec sees.
+TensorView transformed(const TensorView& x, const Recipe& recipe, std::vector<float>& storage) {
+  if (recipe.rht.size == 0) return x;
+  TensorView out = x;
+  storage.resize(static_cast<std::size_t>(x.rows * x.cols));
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    std::copy_n(x.f32 + r * x.stride, x.cols, storage.data() + r * x.cols);
+  }
+  out.f32 = storage.data();
+  out.f64 = nullptr;
+  out.stride = x.cols;
+  apply_rht(recipe, out, storage.data());
+  return out;
+}
+
+std::vector<OuterScale32> outer_scales(const TensorView& x, const Recipe& recipe,
+                                       const Backend& backend) {
+  std::vector<OuterScale32> outer;
   std::uint32_t tensor_amax = 0;
   for (std::int64_t r = 0; r < x.rows; ++r) {
     const std::uint32_t row_amax = amax_bits(x.f32 + r * x.stride, x.cols);
     tensor_amax = std::max(tensor_amax, row_amax);
-    if (recipe.scales_rows()) out.outer.push_back(backend.outer_scale(recipe, row_amax));
+    if (recipe.scales_rows()) outer.push_back(backend.outer_scale(recipe, row_amax));
   }
-  if (!recipe.scales_rows()) out.outer.push_back(backend.outer_scale(recipe, tensor_amax));
+  if (!recipe.scales_rows()) outer.push_back(backend.outer_scale(recipe, tensor_amax));
+  return outer;
+}
+
+}  // namespace
+
+std::vector<float> fake_quantize(const TensorView& source, const Recipe& recipe,
+                                 const Backend& backend) {
+  refuse_shape(recipe, source.cols);
+  std::vector<float> storage, values(static_cast<std::size_t>(source.rows * source.cols));
+  TensorView x = transformed(source, recipe, storage);
+  std::vector<float> flat;
+  std::vector<double> flat64;
+  if (recipe.ragged() == Ragged::kFlat && x.cols % recipe.format.block != 0) {
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      flat.insert(flat.end(), x.f32 + r * x.stride, x.f32 + r * x.stride + x.cols);
+      if (x.f64 != nullptr) {
+        flat64.insert(flat64.end(), x.f64 + r * x.stride, x.f64 + r * x.stride + x.cols);
+      }
+    }
+    x.cols = x.stride = x.rows * x.cols;
+    x.rows = x.rows > 0 ? 1 : 0;
+    x.f32 = flat.data();
+    x.f64 = x.f64 != nullptr ? flat64.data() : nullptr;
+  }
+  const std::vector<OuterScale32> outer = outer_scales(x, recipe, backend);
+  QuantizedTile tile;
+  backend.quantize(recipe, x, outer, tile);
+  backend.dequantize(recipe, tile, outer, values.data(), x.cols);
+  if (!recipe.keeps_nan_elements()) return values;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.cols; ++c) {
+      const float v = x.f32[r * x.stride + c];
+      if (v != v) values[static_cast<std::size_t>(r * x.cols + c)] = v;
+    }
+  }
+  return values;
+}
+
+QuantizedTensor quantize(const TensorView& source, const Recipe& recipe, const Backend& backend) {
+  refuse_shape(recipe, source.cols);
+  const bool crosses = recipe.ragged() == Ragged::kFlat && source.cols % recipe.format.block != 0;
+  if (recipe.keeps_nan_elements() || crosses) {
+    throw Error(ErrorKind::kUnsupported,
+                "recipe " + to_string(recipe) +
+                    (crosses ? ": blocks would cross row ends, which a quantized tensor cannot hold"
+                             : ": NaN elements have values but no codes"));
+  }
+  std::vector<float> storage;
+  const TensorView x = transformed(source, recipe, storage);
+  QuantizedTensor out;
+  out.recipe = recipe;
+  out.rows = x.rows;
+  out.cols = x.cols;
+  out.outer = outer_scales(x, recipe, backend);
 
   QuantizedTile tile;
   backend.quantize(recipe, x, out.outer, tile);

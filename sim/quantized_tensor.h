@@ -44,10 +44,15 @@ void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t co
 void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
                   std::uint8_t* codes);
 
-// Measures the amax where the recipe needs it, then quantizes. Throws Error(kData) for a ragged row
-// that the recipe refuses and where Backend::quantize does.
+// Applies the recipe's transform, measures the amax where the recipe needs it, then quantizes.
+// Throws Error(kData) for a row length that the recipe refuses and where Backend::quantize does,
+// and Error(kUnsupported) where the result has no codes: NaN elements that stay NaN, and blocks
+// that cross row ends (ragged=flat).
 QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend);
 // Decoded values, [rows, cols].
 std::vector<float> dequantize(const QuantizedTensor& tensor, const Backend& backend);
+// To codes and back in one call, [rows, cols]; every recipe can do it. With a Hadamard transform
+// the values are those of the transformed tensor.
+std::vector<float> fake_quantize(const TensorView& x, const Recipe& recipe, const Backend& backend);
 
 }  // namespace fp4scope

@@ -23,7 +23,7 @@ namespace {
 // Empty when it is not an .xz stream of exactly one table.
 std::vector<std::uint8_t> unpacked(std::span<const std::uint8_t> xz) {
   std::vector<std::uint8_t> bytes(kRcpTableBytes);
-  std::uint64_t memory = std::uint64_t{64} << 20;
+  std::uint64_t memory = std::uint64_t{256} << 20;  // xz -9 needs 65 MiB
   std::size_t in = 0, out = 0;
   const lzma_ret result = lzma_stream_buffer_decode(&memory, 0, nullptr, xz.data(), &in, xz.size(),
                                                     bytes.data(), &out, bytes.size());
@@ -38,6 +38,9 @@ const RcpTable& rcp_table_h200() {
       unpacked({fp4scope_rcp_h200_xz,
                 static_cast<std::size_t>(fp4scope_rcp_h200_xz_end - fp4scope_rcp_h200_xz)}),
       "h200"};
+  // An empty table would silently be the correctly rounded reciprocal.
+  if (table.bytes.empty())
+    throw Error(ErrorKind::kUnsupported, "the built-in reciprocal table cannot be unpacked");
   return table;
 }
 
@@ -86,6 +89,20 @@ const std::uint8_t* rcp_bytes(const Recipe& recipe, Rcp rcp) {
       return recipe.user_rcp->bytes.data();
   }
   return nullptr;
+}
+
+std::string rcp_table_note(const Recipe& recipe) {
+  const std::optional<Rcp> rcp = rcp_of(recipe);
+  if (!rcp) return "";
+  switch (*rcp) {
+    case Rcp::kH200:
+      return "rcp~ (rcp.approx.ftz.f32) from the table h200, measured on an H200 (sm_90)";
+    case Rcp::kRn:
+      return "rcp~ correctly rounded (rcp=rn), not as a device computes it";
+    case Rcp::kUser:
+      return "rcp~ from the table " + (recipe.user_rcp ? recipe.user_rcp->name : "of --rcp-table");
+  }
+  return "";
 }
 
 }  // namespace fp4scope

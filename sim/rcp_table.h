@@ -25,5 +25,7 @@ std::shared_ptr<const RcpTable> load_rcp_table(const std::string& path);
 // The bytes that a recipe computes rcp~ with; null for rcp=rn. Throws Error(kUsage) for rcp=user
 // without a table.
 const std::uint8_t* rcp_bytes(const Recipe& recipe, Rcp rcp);
+// A sentence for reports that names the table; empty for recipes without an rcp~.
+std::string rcp_table_note(const Recipe& recipe);
 
 }  // namespace fp4scope

@@ -27,12 +27,25 @@ constexpr FormatRow kFormats[] = {
      "OCP MX v1.0"},
     {Family::kMx, kMxfp8e5m2, "torchao-rceil", "E5M2 elements, one E8M0 scale per 32",
      "OCP MX v1.0"},
+    {Family::kMx, kMxint8, "microx-cuda", "8-bit integers of unit 2^-6, one E8M0 scale per 32",
+     "OCP MX v1.0"},
+    {Family::kMx, kMxint4, "microx-cuda", "4-bit integers of unit 2^-2, one E8M0 scale per 32",
+     "microxcaling"},
     {Family::kNvfp4, kNvfp4, "te",
      "E2M1 elements, one UE4M3 scale per 16, one binary32 scale per tensor or row",
      "TransformerEngine"},
+    {Family::kNvfp4, kIf4, "fouroversix",
+     "E2M1 or INT4 elements per block, one UE4M3 scale per 16, one binary32 scale per tensor",
+     "fouroversix"},
+    {Family::kNvfp4, kNvint4, "fouroversix",
+     "INT4 elements, one UE4M3 scale per 16, one binary32 scale per tensor", "fouroversix"},
     {Family::kHif4, kHif4, "gcc",
      "S1P2 elements, one E6M2 scale per 64, one bit per 8 and one bit per 4",
      "HiFloat4, arXiv 2602.11287"},
+    {Family::kInt4, kInt4Group, "ct-rtn", "4-bit integers, one scale per group of 32",
+     "compressed-tensors, SkyRL, slime, rtp-llm"},
+    {Family::kFp8, kFp8, "te", "E4M3 or E5M2 elements, one scale per tensor, row or block",
+     "TransformerEngine, DeepGEMM, SGLang, vLLM and others"},
     {Family::kPass, kBf16Pass, "bf16", "the tensor in BF16, not quantized", "bfloat16"},
 };
 
@@ -235,7 +248,8 @@ Recipe from_format(const FormatRow& row) {
 }
 // The recipe of a format alone; what to_string compares with.
 Recipe start_of(const Recipe& recipe) {
-  return recipe.shape.empty() ? from_format(row_of(recipe)) : custom_recipe(recipe.shape);
+  if (recipe.shape.empty()) return from_format(row_of(recipe));
+  return custom_recipe(recipe.shape, recipe.library ? *recipe.library : FormatLibrary{});
 }
 
 }  // namespace
@@ -270,17 +284,21 @@ bool Recipe::scales_rows() const {
   if (family == Family::kFp8) return fp8.gran.is_row();
   return family == Family::kNvfp4 && nvfp4.scale == OuterScale::kRow;
 }
-// A given g decodes with its own reciprocal unless `amax` comes with it, so nothing is measured.
+// A given g decodes with its own reciprocal unless `amax` comes with it, so nothing is measured,
+// except for the score of an adaptive choice.
 bool Recipe::needs_amax() const {
   if (family == Family::kFp8) return has_outer() && !fp8.has_g;
   if (family != Family::kNvfp4) return false;
-  return nvfp4.scale == OuterScale::kRow || (nvfp4.scale == OuterScale::kTensor && !nvfp4.has_amax);
+  if (nvfp4.scale == OuterScale::kRow) return true;
+  const bool scores_amax = nvfp4.is_adaptive() && nvfp4.metric == Metric::kExact &&
+                           nvfp4.score == Score::kAmax && nvfp4.scale == OuterScale::kGiven;
+  return !nvfp4.has_amax && (nvfp4.scale == OuterScale::kTensor || scores_amax);
 }
 bool Recipe::chooses() const {
   return family == Family::kNvfp4 && nvfp4.is_adaptive();
 }
 bool Recipe::casts_f64_directly() const {
-  return family == Family::kMx;
+  return family == Family::kMx && !mx.rounds_binary64_first();
 }
 Rounding Recipe::element_ties() const {
   if (sr.enabled) return Rounding::kStochastic;
@@ -291,7 +309,7 @@ bool Recipe::keeps_nan_elements() const {
          (family == Family::kMx && mx.nan == MxNan::kPass);
 }
 
-Recipe parse_recipe(std::string_view typed) {
+Recipe parse_recipe(std::string_view typed, std::shared_ptr<const FormatLibrary> library) {
   const std::string_view text = trimmed(typed);
   if (!text.empty() && text.front() == '@')
     fail(typed, "recipe files (@FILE) do not exist in this version");
@@ -308,7 +326,8 @@ Recipe parse_recipe(std::string_view typed) {
     const std::string_view rest = text.substr(colon + 1);
     const std::size_t comma = rest.find(',');
     try {
-      recipe = custom_recipe(normalized(trimmed(rest.substr(0, comma))));
+      recipe = custom_recipe(normalized(trimmed(rest.substr(0, comma))),
+                             library ? *library : FormatLibrary{});
     } catch (const Error& e) {
       fail(typed, e.what());
     }
@@ -318,6 +337,7 @@ Recipe parse_recipe(std::string_view typed) {
     if (colon != std::string_view::npos) items = split_items(typed, text.substr(colon + 1));
   }
   recipe.text = typed;
+  recipe.library = std::move(library);
   const std::string format_name =
       recipe.shape.empty() ? std::string(recipe.format.name) : "custom:" + recipe.shape;
 
@@ -411,6 +431,12 @@ std::string to_full_string(const Recipe& recipe) {
     if (has_value(row, recipe))
       items.push_back(fmt::format("{}={}", row.name, value_text(row, row.get(recipe))));
   return with_items(recipe, items);
+}
+
+std::optional<Rcp> rcp_of(const Recipe& recipe) {
+  for (const KeyRow& row : rows_of(recipe.family))
+    if (row.name == "rcp" && applies(row, recipe)) return static_cast<Rcp>(row.get(recipe));
+  return std::nullopt;
 }
 
 std::vector<KeyHelp> recipe_keys(Family family) {

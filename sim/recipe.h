@@ -4,6 +4,7 @@
 // data and text; the arithmetic is in formats/codecs and, independently, in sim/oracle.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,8 @@ struct FormatRow {
 };
 std::span<const FormatRow> all_formats();
 
-struct RcpTable;  // sim/rcp_table.h
+struct RcpTable;       // sim/rcp_table.h
+struct FormatLibrary;  // sim/custom_format.h
 
 struct Recipe {
   std::string text;      // what the user typed
@@ -54,8 +56,9 @@ struct Recipe {
   NativeLayout native{};  // acts on native layouts only
   // The file of --rcp-table with rcp=user; not part of the text.
   std::shared_ptr<const RcpTable> user_rcp{};
-  // A lookup table of a user-defined format, kept alive here.
+  // A table of values of a user-defined format, and where its names come from; kept alive here.
   std::shared_ptr<const Lut> lut{};
+  std::shared_ptr<const FormatLibrary> library{};
 
   // The contract's source refuses a row length that is no multiple of the block.
   bool source_refuses_ragged = false;
@@ -82,12 +85,16 @@ struct Recipe {
   bool keeps_nan_elements() const;
 };
 
-// Throws Error(kUsage) with the legal keys or values.
-Recipe parse_recipe(std::string_view text);
+// Throws Error(kUsage) with the legal keys or values. `library`: what custom: may name beyond the
+// built-in types (sim/custom_format.h); null: nothing.
+Recipe parse_recipe(std::string_view text, std::shared_ptr<const FormatLibrary> library = nullptr);
 // Canonical form: fixed key order, defaults omitted. parse_recipe(to_string(r)) gives r again.
 std::string to_string(const Recipe& recipe);
 // Every key of the format that the contract uses, with its value, in fixed order.
 std::string to_full_string(const Recipe& recipe);
+
+// The table choice of a recipe that has an approximate reciprocal (key rcp), else nothing.
+std::optional<Rcp> rcp_of(const Recipe& recipe);
 
 struct KeyHelp {
   std::string_view key;
@@ -100,6 +107,7 @@ struct ContractInfo {
   Evidence evidence;
   bool is_default;
   std::string_view alias, note;
+  std::string_view formats;  // names of the formats that have it, separated by blanks; "": all
 };
 // Contracts of a format by its name; of a family with "custom".
 std::vector<ContractInfo> contracts_of(Family family, std::string_view format);

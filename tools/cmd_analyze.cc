@@ -186,7 +186,7 @@ int run_analyze(AnalyzeArguments& arguments) {
 
   AnalyzeOptions options;
   for (const std::string& recipe : arguments.recipes) {
-    options.recipes.push_back(parse_recipe_option(recipe, arguments.verbose));
+    options.recipes.push_back(parse_recipe_option(recipe, arguments));
   }
   std::vector<Threshold> thresholds;
   for (const std::string& text : arguments.fail_if) thresholds.push_back(parse_threshold(text));
@@ -261,6 +261,7 @@ void add_analyze(CLI::App& app, int& exit_code) {
       ->type_name("RECIPE")
       ->allow_extra_args(false);
   add_filter(*sub, arguments->filter);
+  add_recipe_files(*sub, *arguments);
   add_arithmetic_options(*sub, *arguments);
   sub->add_option("--memory", arguments->memory,
                   fmt::format("upper limit, with K, M or G (1024-based); {}M or more for each "

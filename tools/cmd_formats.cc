@@ -7,6 +7,8 @@
 #include "common.h"
 #include "formats/scalars.h"
 #include "scalar_table.h"
+#include "sim/custom_format.h"
+#include "sim/layouts/registry.h"
 
 namespace fp4scope::tools {
 namespace {
@@ -71,6 +73,21 @@ std::string family_formats(Family family) {
   return joined(names, ", ");
 }
 
+std::string contract_formats(Family family, const ContractInfo& contract) {
+  if (contract.formats.empty()) return family_formats(family);
+  std::string out(contract.formats);
+  for (std::size_t at = out.find(' '); at != std::string::npos; at = out.find(' ', at + 2)) {
+    out.replace(at, 1, ", ");
+  }
+  return out;
+}
+
+bool has_contract(const FormatRow& row, std::string_view contract) {
+  const auto list = contracts_of(row.family, row.format.name);
+  return std::any_of(list.begin(), list.end(),
+                     [&](const ContractInfo& c) { return c.name == contract; });
+}
+
 std::vector<Family> all_families() {
   std::vector<Family> out;
   for (const FormatRow& row : all_formats()) {
@@ -93,19 +110,29 @@ Json format_json(const FormatRow& row) {
 Json contract_json(Family family, const ContractInfo& contract) {
   return {{"kind", "contract"},
           {"name", contract.name},
-          {"formats", family_formats(family)},
+          {"formats", contract_formats(family, contract)},
           {"default", contract.is_default},
           {"evidence", evidence_name(contract.evidence)},
           {"source", contract.source},
-          {"vectors", contract.vectors}};
+          {"vectors", contract.vectors},
+          {"alias", contract.alias.empty() ? Json(nullptr) : Json(contract.alias)},
+          {"note", contract.note.empty() ? Json(nullptr) : Json(contract.note)}};
 }
 
-std::string contracts_text(Family family) {
-  std::string out = fmt::format("contracts of {}\n", family_formats(family));
-  for (const ContractInfo& contract : contracts_of(family, "custom")) {
-    out += fmt::format("  {}{}: rules {}\n    source: {}\n    vectors: {}\n", contract.name,
-                       contract.is_default ? " (default)" : "", evidence_name(contract.evidence),
-                       contract.source, contract.vectors);
+// `format` empty: all of the family.
+std::string contracts_text(Family family, std::string_view format) {
+  std::string out = fmt::format("contracts of {}\n",
+                                format.empty() ? family_formats(family) : std::string(format));
+  for (const ContractInfo& c : contracts_of(family, format.empty() ? "custom" : format)) {
+    out += fmt::format("  {}{}{}: rules {}\n", c.name,
+                       c.alias.empty() ? "" : fmt::format(" (also {})", c.alias),
+                       c.is_default ? " (default)" : "", evidence_name(c.evidence));
+    if (format.empty() && !c.formats.empty()) {
+      out += fmt::format("    formats: {}\n", contract_formats(family, c));
+    }
+    out += fmt::format("    source: {}\n    vectors: {}\n", c.source,
+                       c.vectors.empty() ? "none; the exact oracle" : c.vectors);
+    if (!c.note.empty()) out += fmt::format("    note: {}\n", c.note);
   }
   return out;
 }
@@ -120,6 +147,16 @@ std::vector<BackendRow> all_backends() {
     out.push_back({backend->name(), backend->available()});
   out.push_back({oracle_backend().name(), oracle_backend().available()});
   return out;
+}
+
+Json layout_json(const LayoutInfo& layout) {
+  return {{"kind", "layout"},      {"name", layout.name},
+          {"of", layout.kind},     {"formula", layout.formula},
+          {"users", layout.users}, {"evidence", evidence_name(layout.evidence)}};
+}
+std::string layout_text(const LayoutInfo& layout) {
+  return fmt::format("{} {}: {}\n    {}\n    used by: {}\n", layout.kind, layout.name,
+                     evidence_name(layout.evidence), layout.formula, layout.users);
 }
 
 std::string list_text() {
@@ -146,7 +183,9 @@ std::string list_text() {
                  exact_text(range.min_positive), scalar.source});
   }
   std::string out = formats.str();
-  for (const Family family : all_families()) out += '\n' + contracts_text(family);
+  for (const Family family : all_families()) out += '\n' + contracts_text(family, "");
+  out += "\nlayouts of other projects' files; no code or scale byte depends on them\n";
+  for (const LayoutInfo& layout : all_layouts()) out += "  " + layout_text(layout);
   out += '\n' + scalars.str() + "\nbackends, fastest first; 'auto' never takes the oracle\n";
   for (const BackendRow& row : all_backends()) {
     out += fmt::format("  {:<10} {}\n", row.name,
@@ -164,6 +203,7 @@ Json list_json() {
       results.push_back(contract_json(family, contract));
     }
   }
+  for (const LayoutInfo& layout : all_layouts()) results.push_back(layout_json(layout));
   for (const Scalar& scalar : all_scalars()) results.push_back(scalar_json(scalar, false));
   for (const BackendRow& row : all_backends()) {
     results.push_back({{"kind", "backend"},
@@ -190,9 +230,37 @@ std::string format_text(const FormatRow& row) {
     keys.row({"  " + std::string(key.key), key.values, std::string(key.meaning)});
   }
   out += keys.str() + "\ndefaults\n  " + to_full_string(parse_recipe(std::string(format.name))) +
-         "\n\n" + contracts_text(row.family) + "\nelement ";
+         "\n\n" + contracts_text(row.family, format.name) + "\nelement ";
   for (const Scalar& scalar : all_scalars()) {
     if (scalar.name == spec_name(format.element)) out += scalar_text(scalar);
+  }
+  return out;
+}
+
+std::string custom_text() {
+  std::string luts;
+  for (const NamedLut& lut : built_in_luts()) luts += (luts.empty() ? "" : ", ") + lut.name;
+  std::string out = fmt::format(
+      "custom:ELEMENT/GROUP:SCALE[/GROUP:SCALE...][,key=value...], scales innermost first\n"
+      "  ELEMENT  exmy (x exponent, y fraction bits, at most 8 bits with the sign), int2 to int8,\n"
+      "           s1p2, lut:NAME ({}, or a table of --format-file)\n"
+      "  GROUP    elements along K, at most 256; row or tensor for an outermost f32\n"
+      "  SCALE    e4m3, ue5m3, e6m2, e8m0, micro (one bit, factor 1 or 2), f32, bf16, f16\n"
+      "The scales decide the family, and with it contracts and keys:\n",
+      luts);
+  const struct {
+    const char* shape;
+    const char* what;
+  } kExamples[] = {{"e2m1/32:e8m0", "power-of-two scales"},
+                   {"e2m1/16:e4m3/tensor:f32", "minifloat scales, an outer scale or none"},
+                   {"e1m2/4:micro/8:micro/64:e6m2", "one-bit scales below a minifloat scale"},
+                   {"int4/32:bf16", "16-bit scales; f32 scales of integers"},
+                   {"e4m3/128:f32", "f32 scales of minifloats, per block, row or tensor"}};
+  for (const auto& example : kExamples) {
+    const Recipe recipe = parse_recipe(std::string("custom:") + example.shape);
+    out +=
+        fmt::format("  {:<30} {}: contracts of {}; {} bits per value\n", example.shape,
+                    example.what, family_formats(recipe.family), recipe.format.bits_per_element());
   }
   return out;
 }
@@ -234,24 +302,37 @@ int run_formats(const std::string& typed, bool json) {
   }
   for (const Family family : all_families()) {
     for (const ContractInfo& contract : contracts_of(family, "custom")) {
-      if (name != contract.name) continue;
-      text += fmt::format("contract {}: {}\nrules {}, source: {}\nvectors: {}\n", contract.name,
-                          family_formats(family), evidence_name(contract.evidence), contract.source,
-                          contract.vectors);
+      if (name != contract.name && (contract.alias.empty() || name != contract.alias)) continue;
+      text += fmt::format("contract {}{}: {}\nrules {}, source: {}\nvectors: {}\n", contract.name,
+                          contract.alias.empty() ? "" : fmt::format(" (also {})", contract.alias),
+                          contract_formats(family, contract), evidence_name(contract.evidence),
+                          contract.source,
+                          contract.vectors.empty() ? "none; the exact oracle" : contract.vectors);
+      if (!contract.note.empty()) text += fmt::format("note: {}\n", contract.note);
       for (const FormatRow& row : all_formats()) {
-        if (row.family != family) continue;
-        text += "  " +
-                to_full_string(parse_recipe(fmt::format("{}:contract={}", row.format.name, name))) +
-                '\n';
+        if (row.family != family || !has_contract(row, contract.name)) continue;
+        const std::string recipe = fmt::format("{}:contract={}", row.format.name, contract.name);
+        try {
+          text += "  " + to_full_string(parse_recipe(recipe)) + '\n';
+        } catch (const Error& e) {  // a scale that has to be given
+          text += fmt::format("  {}\n", e.what());
+        }
       }
       out["results"].push_back(contract_json(family, contract));
     }
   }
+  for (const LayoutInfo& layout : all_layouts()) {
+    if (name != layout.name) continue;
+    text += layout_text(layout);
+    out["results"].push_back(layout_json(layout));
+  }
+  if (name == "custom") text += custom_text();
   if (text.empty()) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("there is no format, scalar or contract '{}'; 'fp4scope formats' lists "
-                            "all names",
-                            typed));
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("there is no format, scalar, contract or layout '{}'; 'fp4scope formats' lists "
+                    "all names",
+                    typed));
   }
   write_stdout(json ? json_text(out) : text);
   return 0;

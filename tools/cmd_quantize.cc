@@ -4,6 +4,7 @@
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
+#include "sim/format_file.h"
 
 namespace fp4scope::tools {
 namespace {
@@ -66,8 +67,9 @@ using Convert = QuantizeResult (*)(const std::string&, const std::string&, const
 int run_convert(const ConvertOptions& options, Convert convert) {
   QuantizeOptions job;
   const bool has_recipe = !options.recipe.empty();
-  if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options.verbose);
+  if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options);
   (void)parse_operand(options.in);
+  if (!options.format_file.empty()) job.library = load_format_file(options.format_file);
   job.filter = options.filter;
   job.axis = options.axis;
   job.backend = options.backend;
@@ -92,6 +94,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
   sub->add_option("-r,--recipe", options->recipe, "recipe, see 'fp4scope formats'")
       ->required()
       ->type_name("RECIPE");
+  add_recipe_files(*sub, *options);
   add_filter(*sub, options->filter);
   add_arithmetic_options(*sub, *options);
   add_output_options(*sub, *options);
@@ -107,6 +110,9 @@ void add_dequantize(CLI::App& app, int& exit_code) {
       app.add_subcommand("dequantize", "the reverse: binary32 values from fp4scope's own layout");
   sub->add_option("IN", options->in, "file written by quantize")->required();
   sub->add_option("OUT", options->out, "safetensors file to write")->required();
+  sub->add_option("--format-file", options->format_file,
+                  "TOML file with what the recorded custom: recipe names")
+      ->type_name("FILE");
   add_filter(*sub, options->filter);
   sub->add_option("--backend", options->backend, "a name listed by 'fp4scope formats', or auto")
       ->capture_default_str();

@@ -12,6 +12,8 @@
 #include "analysis/io/message.h"
 #include "analysis/io/mmap.h"
 #include "analysis/io/sinks.h"
+#include "sim/format_file.h"
+#include "sim/rcp_table.h"
 #include "version.h"
 
 namespace fp4scope::tools {
@@ -236,9 +238,27 @@ Json sources_json(const std::vector<Report::Source>& sources) {
   return out;
 }
 
-Recipe parse_recipe_option(const std::string& text, bool verbose) {
-  Recipe recipe = parse_recipe(text);
-  if (verbose) {
+void add_recipe_files(CLI::App& app, CommonOptions& options) {
+  app.add_option("--rcp-table", options.rcp_table,
+                 "reciprocal table of recipes with rcp=user, 2097152 bytes, plain or xz")
+      ->type_name("FILE");
+  app.add_option("--format-file", options.format_file,
+                 "TOML file with elements, tables and formats for custom: recipes")
+      ->type_name("FILE");
+}
+
+Recipe parse_recipe_option(const std::string& text, const CommonOptions& options) {
+  std::shared_ptr<const FormatLibrary> library;
+  if (!options.format_file.empty()) library = load_format_file(options.format_file);
+  Recipe recipe = parse_recipe(text, library);
+  if (rcp_of(recipe) == Rcp::kUser) {
+    if (options.rcp_table.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("recipe \"{}\": rcp=user needs a table (--rcp-table FILE)", text));
+    }
+    recipe.user_rcp = load_rcp_table(options.rcp_table);
+  }
+  if (options.verbose) {
     complain(fmt::format("recipe {} is {}, in full {}", text, to_string(recipe),
                          to_full_string(recipe)));
     std::vector<const Backend*> backends(cpu_backends().begin(), cpu_backends().end());

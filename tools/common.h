@@ -64,6 +64,7 @@ struct CommonOptions {
   int axis = -1;
   int threads = 0;
   std::string backend = "auto", dtype_hint;
+  std::string rcp_table, format_file;  // files that recipes may need
 };
 void add_filter(CLI::App& app, TensorFilter& filter);
 void add_dtype(CLI::App& app, CommonOptions& options);
@@ -81,7 +82,8 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
 Json sources_json(const std::vector<Report::Source>& sources);
 
 // Parses a recipe of the command line; --verbose prints its forms and why backends refuse it.
-Recipe parse_recipe_option(const std::string& text, bool verbose);
+Recipe parse_recipe_option(const std::string& text, const CommonOptions& options);
+void add_recipe_files(CLI::App& app, CommonOptions& options);  // rcp-table, format-file
 
 // --- verbs: each adds its subcommand; the callback leaves the exit code in `exit_code` ---
 void add_formats(CLI::App& app, int& exit_code);

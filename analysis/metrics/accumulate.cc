@@ -396,6 +396,10 @@ void resize_if_needed(std::vector<std::int64_t>& v, std::size_t n) {
 
 }  // namespace
 
+bool has_scale_codes(const Recipe& recipe) {
+  return scale_traits(recipe).is_byte;
+}
+
 void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums) {
   resize_if_needed(tallies.absolute_error_bins, kErrorBins);
   resize_if_needed(tallies.relative_error_bins, kErrorBins);

@@ -145,9 +145,14 @@ const Figure kFigures[] = {
     {{"crest_max", "", FigureKind::kFigure, "largest block amax over block rms"},
      [](const Totals& t) -> Value { return t.crest_max == 0 ? Value() : Value(t.crest_max); }},
     {{"code_entropy", "", FigureKind::kFigure, "entropy of the element codes in bits"},
-     [](const Totals& t) { return entropy(t.tallies.codes); }},
+     [](const Totals& t) { return t.code_count > 0 ? entropy(t.tallies.codes) : Value(); }},
     {{"scale_entropy", "", FigureKind::kFigure, "entropy of the scale codes in bits"},
-     [](const Totals& t) { return entropy(t.tallies.scales); }},
+     [](const Totals& t) { return t.has_scale_codes ? entropy(t.tallies.scales) : Value(); }},
+    {{"map4_share", "", FigureKind::kShare,
+      "blocks that took map-to-4 (if4: INT4); null for recipes without a choice"},
+     [](const Totals& t) {
+       return t.chooses ? share(t.tallies.counts.chosen4, t.tallies.counts.blocks) : Value();
+     }},
     {{"level2_share", "", FigureKind::kShare, "HiF4 level-2 bits that are set; null elsewhere"},
      [](const Totals& t) {
        return share(t.tallies.counts.level2_set, t.tallies.counts.level2_bits);
@@ -242,7 +247,8 @@ void fill_row(Row& row, const Totals& totals) {
   const Tallies& t = totals.tallies;
   row.code_histogram.assign(t.codes.begin(),
                             t.codes.begin() + static_cast<std::ptrdiff_t>(totals.code_count));
-  row.scale_histogram = t.scales;
+  row.scale_histogram.clear();
+  if (totals.has_scale_codes) row.scale_histogram = t.scales;
   row.amax_exponents.clear();
   for (std::size_t i = 0; i < t.amax_exponents.size(); ++i) {
     if (t.amax_exponents[i] == 0) continue;

@@ -79,6 +79,8 @@ void Totals::add(const Totals& o) {
   amax = std::max(amax, o.amax);
   crest_max = std::max(crest_max, o.crest_max);
   code_count = std::max(code_count, o.code_count);
+  has_scale_codes = has_scale_codes && o.has_scale_codes;
+  chooses = chooses || o.chooses;
   full_percentiles = o.full_percentiles;
 }
 

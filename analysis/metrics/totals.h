@@ -90,7 +90,9 @@ struct Totals {
   double amax = 0;
   double crest_max = 0;
   std::vector<double> map_squared_error;
-  std::size_t code_count = 16;  // of the element format
+  std::size_t code_count = 0;   // of the element format; 0: codes are not tallied
+  bool has_scale_codes = true;  // block scales of one byte
+  bool chooses = false;         // blocks have a choice bit
   bool full_percentiles = false;
   void add_tile(const TileSums& tile);  // in tile order
   void add(const Totals& o);            // in tensor order, for aggregates
@@ -115,6 +117,8 @@ struct TileResult {
   const MapGrid& grid;
   bool full_percentiles;
 };
+// Whether the outermost block scale is one byte, which has a histogram.
+bool has_scale_codes(const Recipe& recipe);
 void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums);
 
 }  // namespace fp4scope

@@ -3,8 +3,35 @@
 // Rules: spec/hif4.md sections 2 (Algorithm 1 of arXiv 2602.11287), 2.1, 5 and 6.
 // The maximum tree is 4 -> 2 -> 8, thresholds 4 and 2 are inclusive, the level-3 test comes after
 // the level-2 shift, and elements are multiplied by the BF16 reciprocal, never divided.
+//
+// geometry=64x64 (inferred: only its shape is public): Algorithm 1 with V16 over 4x4, V8 over 8x8
+// and Vm over 64x64. Each row stores E, the 8 level-2 bits and the 16 level-3 bits that apply to
+// it. Rows beyond the tensor are +0.
+//
+// search=mse (fp4scope's own, no standard), all of it in binary32, one rounding per operation:
+//   Candidates are the scale codes E-2 .. E+2 around the code E of Algorithm 1, each clamped to
+//   0 .. 0xFE, in ascending order. Elements are coded as in Algorithm 1 (its N, its rounding) with
+//   R = rcp(candidate) and the shift s = e8 + e16; v = candidate value * 2^s * q/4, exact.
+//   Error of four elements: e = 0, then in order  d = fl(v - a), e = fl(e + fl(d * d)).
+//   For e8 = 0 and 1: each of the two fours takes e16 = 1 when its error is lower than with 0; the
+//   error of eight is fl(first four + second four). e8 = 1 is taken when its error is lower.
+//   The error of the group is the sum of its eights in order from 0. A candidate replaces the best
+//   so far when its error is lower. Lower is `<`: ties, and errors that overflowed to Inf, keep the
+//   lower scale code and bit 0. The policies of zero= and overflow= look at SF of Algorithm 1.
+//
+// Stochastic rounding rounds N to binary32 first (exact for BF16 input); elem=exact is then fp32.
+//
+// User-defined formats: FMAX is the largest element, emax the exponent of the element's largest
+// power of two, k the number of levels of bits (one or two), S the scale type.
+//   SF = BF16(fl(Vm * BF16(1/(FMAX * 2^k)))); E = S(SF) under e6m2=even|away, never below the
+//   smallest positive and never above the largest finite value of S. E8M0 rounds to the nearest
+//   power of two, the tie to the even code or up. R = BF16(1/E).
+//   A bit with r levels below it is set when P >= 2^(emax + 1 + r). overflow=nan starts at the
+//   midpoint above the largest value (E8M0: 1.5 * 2^127), zero=ff below the smallest positive one.
+//   The NaN code (0xFF for E6M2) is all ones of S.
 #pragma once
-#include "formats/minifloat.h"
+#include "formats/codecs/hif4_search.h"
+#include "formats/codecs/hif4_steps.h"
 
 namespace fp4scope {
 
@@ -17,150 +44,181 @@ struct Hif4Block {
   typename L::U refused;  // 1: holds NaN or Inf (nonfinite=error reports it)
 };
 
-inline constexpr float kBf16Seventh = 0.142578125f;  // BF16(1/7) = 0x3E12
-
-// BF16 reciprocal of a finite E6M2 code: a table over the fraction, the exponent negated
-// (spec/scalars.md section 6; equals BF16(1/value) for all 255 codes).
+// The scale code to store, and 0/1 whether the level bits are written as zero.
 template <class L>
-FP4SCOPE_HD constexpr typename L::F e6m2_reciprocal(typename L::U code) {
+FP4SCOPE_HD constexpr typename L::U hif4_stored_scale(Hif4Options options, Hif4Shape shape,
+                                                      const Hif4Scale<L>& scale,
+                                                      typename L::U nonfinite) {
   using U = typename L::U;
-  using F = typename L::F;
-  const U fraction = code & 3u;
-  U bits = U{} + 0x3f800000u;
-  bits = select(fraction == 1u, U{} + 0x3f4d0000u, bits);
-  bits = select(fraction == 2u, U{} + 0x3f2b0000u, bits);
-  bits = select(fraction == 3u, U{} + 0x3f120000u, bits);
-  return bit_cast<F>(bits + (48u << 23) - ((code >> 2) << 23));
+  U code = select(scale.is_nan != U{}, U{} + shape.nan_code(), scale.code);
+  if (options.nonfinite == Hif4Nonfinite::kGroupNan)
+    code = select(nonfinite != U{}, U{} + shape.nan_code(), code);
+  return code;
 }
 
-// Product of a magnitude and the reciprocal at the precision of a contract. "Exact" is rounded to
-// odd: every later comparison and rounding to 7 bits or fewer then equals the exact one.
+// `bits` zero-or-one words as one word, LSB first; zero where `is_nan` is set.
 template <class L>
-FP4SCOPE_HD constexpr typename L::F hif4_product(Hif4Product precision, typename L::F a,
-                                                 typename L::F r) {
-  switch (precision) {
-    case Hif4Product::kExact:
-      return multiply_round_to_odd<L>(a, r);
-    case Hif4Product::kFp32:
-      return a * r;
-    case Hif4Product::kBf16:
-      return round_to_bf16<L>(a * r);
-  }
-  return a;
-}
-
-// The normalised element that is rounded: N(a * R) times the shift 2^-(e8+e16), which is exact.
-template <class L>
-FP4SCOPE_HD constexpr typename L::F hif4_scaled(Hif4Options options, typename L::F a,
-                                                typename L::F r, typename L::F shift) {
-  return hif4_product<L>(options.elem, a, r) * shift;
-}
-
-// The value of an element that the algorithm sees: pre-cast first, so that a finite value that
-// overflows BF16 counts as Inf.
-template <class L>
-FP4SCOPE_HD constexpr typename L::F hif4_input(Hif4Options options, typename L::F x) {
-  return options.cast == Hif4Cast::kBf16 ? round_to_bf16<L>(x) : x;
-}
-
-// 1 where the range policy stores 0xFF for a scale factor instead of its E6M2 code.
-template <class L>
-FP4SCOPE_HD constexpr typename L::U hif4_scale_is_ff(Hif4Options options, typename L::F sf) {
+FP4SCOPE_HD constexpr typename L::U hif4_packed_bits(int bits, const typename L::U* bit,
+                                                     typename L::U is_nan) {
   using U = typename L::U;
-  const U one = U{} + 1u;
-  U is_ff{};
-  // 1.625 * 2^15 is the midpoint above the largest scale.
-  if (options.overflow == Hif4Overflow::kNan) is_ff = select(sf >= 0x1.ap15f, one, is_ff);
-  if (options.zero == Hif4Zero::kFf) is_ff = select(sf < 0x1p-48f, one, is_ff);
-  return is_ff;
+  U word{};
+  for (int j = 0; j < bits; ++j) word = word | (bit[j] << j);
+  return select(is_nan != U{}, U{}, word);
 }
 
-template <class L>
+// One group of 64. kSearches = false leaves the text of search=mse out. `random`: see hif4_codes().
+template <class L, bool kSearches = true>
 FP4SCOPE_HD constexpr void hif4_quantize(Hif4Options options, MinifloatSpec element,
-                                         const typename L::F (&x)[64], Hif4Block<L>& out) {
+                                         const typename L::F (&x)[64], Hif4Block<L>& out,
+                                         const typename L::U* random = nullptr) {
   using U = typename L::U;
   using F = typename L::F;
-  const U one = U{} + 1u;
-
-  // Pre-cast and non-finite policy: magnitudes and sign bits of what Algorithm 1 sees.
+  const Hif4Shape shape = hif4_shape(element);
   F a[64];
   U sign[64];
-  U nonfinite{};
-  for (int i = 0; i < 64; ++i) {
-    U bits = bit_cast<U>(hif4_input<L>(options, x[i]));
-    const U input_mag = bits & kMagnitudeMask;
-    const auto is_nan = input_mag > kInfBits;
-    const auto is_bad = input_mag > kFloatMaxBits;
-    nonfinite = select(is_bad, one, nonfinite);
-    bits = select(is_nan, U{}, bits);
-    if (options.nonfinite == Hif4Nonfinite::kGroupNan) bits = select(is_bad, U{}, bits);
-    const U mag = min_of(bits & kMagnitudeMask, U{} + kFloatMaxBits);
-    a[i] = bit_cast<F>(mag);
-    sign[i] = bits >> 31;
-    if (options.neg_zero == NegZero::kDrop) sign[i] = select(mag == U{}, U{}, sign[i]);
-  }
-  out.refused = nonfinite;
-
-  F v16[16], v8[8];
-  F vm{};
-  for (int k = 0; k < 16; ++k) {
-    v16[k] = max_of(max_of(a[4 * k], a[4 * k + 1]), max_of(a[4 * k + 2], a[4 * k + 3]));
-  }
-  for (int j = 0; j < 8; ++j) {
-    v8[j] = max_of(v16[2 * j], v16[2 * j + 1]);
-    vm = max_of(vm, v8[j]);
-  }
-
-  F sf{};
-  switch (options.search) {
-    case Hif4Search::kGreedy:
-      sf = round_to_bf16<L>(vm * kBf16Seventh);
-      break;
-    case Hif4Search::kLevel1:
-      sf = round_to_bf16<L>(vm / 1.75f);
-      break;
-    case Hif4Search::kLevel1_3p5:
-      sf = round_to_bf16<L>(vm / 3.5f);
-      break;
-    case Hif4Search::kMse:
-      break;
-  }
-  out.scale = encode<L>(kE6M2, options.e6m2, sf);  // clamps at both ends
-  const F r = e6m2_reciprocal<L>(out.scale);
-
-  F shift[16];  // 2^-(e8 + e16) of each group of four
-  out.level2 = U{};
-  out.level3 = U{};
-  for (int j = 0; j < 8; ++j) {
-    U e8{};
-    if (options.search == Hif4Search::kGreedy) {
-      e8 = select(hif4_product<L>(options.thr, v8[j], r) >= 4.0f, one, U{});
-    }
-    const F half8 = select(e8 != U{}, F{} + 0.5f, F{} + 1.0f);
-    out.level2 = out.level2 | (e8 << j);
-    for (int k = 2 * j; k < 2 * j + 2; ++k) {
-      U e16{};
-      if (options.search == Hif4Search::kGreedy) {
-        e16 = select(hif4_product<L>(options.thr, v16[k], r) * half8 >= 2.0f, one, U{});
+  out.refused = hif4_magnitudes<L>(options, 64, x, a, sign);
+  F v16[16], v8[8], vm[1];
+  hif4_maxima<L>(16, 4, a, v16);
+  hif4_maxima<L>(8, 2, v16, v8);
+  hif4_maxima<L>(1, 8, v8, vm);
+  Hif4Scale<L> scale = hif4_scale<L>(options, shape, vm[0]);
+  U e8[8], e16[16];
+  F shift[16];
+  if constexpr (kSearches) {
+    if (options.search == Hif4Search::kMse) {
+      Hif4Choice<L> best{};
+      hif4_search_mse<L>(options, element, scale.code, a, best);
+      scale.code = best.code;
+      scale.r = e6m2_reciprocal<L>(best.code);
+      for (int j = 0; j < 8; ++j) e8[j] = best.e8[j];
+      for (int k = 0; k < 16; ++k) {
+        e16[k] = best.e16[k];
+        const U s = e8[k / 2] + e16[k];
+        shift[k] = bit_cast<F>((127u - s) << 23);
       }
-      out.level3 = out.level3 | (e16 << k);
-      shift[k] = half8 * select(e16 != U{}, F{} + 0.5f, F{} + 1.0f);
+    } else {
+      hif4_level_bits<L>(options, shape, scale.r, v8, v16, e8, e16, shift);
+    }
+  } else {
+    hif4_level_bits<L>(options, shape, scale.r, v8, v16, e8, e16, shift);
+  }
+  hif4_codes<L>(options, element, 64, 4, scale, a, sign, shift, random, out.codes);
+  out.level2 = hif4_packed_bits<L>(8, e8, scale.is_nan);
+  out.level3 = hif4_packed_bits<L>(16, e16, scale.is_nan);
+  out.scale = hif4_stored_scale<L>(options, shape, scale, out.refused);
+}
+
+// geometry=64x64, row by row: hif4_measure_row() for every row, hif4_decide(), then
+// hif4_encode_row() for every row.
+template <class L>
+struct Hif4Square {
+  typename L::F v16[16][16];  // [row/4][column/4]; zero before the first row
+  typename L::F shift[16][16];
+  typename L::U level2[8], level3[16];  // words by row/8 and row/4
+  typename L::U refused;
+  typename L::U stored_scale;
+  Hif4Scale<L> scale;
+};
+
+template <class L>
+FP4SCOPE_HD constexpr void hif4_measure_row(Hif4Options options, int row,
+                                            const typename L::F (&x)[64], Hif4Square<L>& square) {
+  using U = typename L::U;
+  using F = typename L::F;
+  F a[64], of_row[16];
+  U sign[64];
+  square.refused = square.refused | hif4_magnitudes<L>(options, 64, x, a, sign);
+  hif4_maxima<L>(16, 4, a, of_row);
+  for (int k = 0; k < 16; ++k) {
+    square.v16[row / 4][k] = max_of(square.v16[row / 4][k], of_row[k]);
+  }
+}
+
+template <class L>
+FP4SCOPE_HD constexpr void hif4_decide(Hif4Options options, MinifloatSpec element,
+                                       Hif4Square<L>& square) {
+  using U = typename L::U;
+  using F = typename L::F;
+  const Hif4Shape shape = hif4_shape(element);
+  F v8[8][8];
+  F vm{};
+  for (int i = 0; i < 8; ++i) {
+    F upper[8], lower[8];
+    hif4_maxima<L>(8, 2, square.v16[2 * i], upper);
+    hif4_maxima<L>(8, 2, square.v16[2 * i + 1], lower);
+    for (int j = 0; j < 8; ++j) {
+      v8[i][j] = max_of(upper[j], lower[j]);
+      vm = max_of(vm, v8[i][j]);
     }
   }
+  square.scale = hif4_scale<L>(options, shape, vm);
+  square.stored_scale = hif4_stored_scale<L>(options, shape, square.scale, square.refused);
+  for (int i = 0; i < 16; ++i) {
+    U e8[8], e16[16];
+    hif4_level_bits<L>(options, shape, square.scale.r, v8[i / 2], square.v16[i], e8, e16,
+                       square.shift[i]);
+    square.level2[i / 2] = hif4_packed_bits<L>(8, e8, square.scale.is_nan);
+    square.level3[i] = hif4_packed_bits<L>(16, e16, square.scale.is_nan);
+  }
+}
 
-  // Scale byte 0xFF by policy: the level bits and magnitudes are written as zero, signs stay.
-  const auto is_empty = hif4_scale_is_ff<L>(options, sf) != U{};
-  for (int i = 0; i < 64; ++i) {
-    const F n = hif4_scaled<L>(options, a[i], r, shift[i / 4]);
-    const U magnitude = select(is_empty, U{}, encode<L>(element, options.ties, n));
-    out.codes[i] = magnitude | (sign[i] << element.magnitude_bits());
+template <class L>
+FP4SCOPE_HD constexpr void hif4_encode_row(Hif4Options options, MinifloatSpec element, int row,
+                                           const typename L::F (&x)[64],
+                                           const Hif4Square<L>& square, Hif4Block<L>& out,
+                                           const typename L::U* random = nullptr) {
+  using U = typename L::U;
+  using F = typename L::F;
+  F a[64];
+  U sign[64];
+  hif4_magnitudes<L>(options, 64, x, a, sign);
+  hif4_codes<L>(options, element, 64, 4, square.scale, a, sign, square.shift[row / 4], random,
+                out.codes);
+  out.scale = square.stored_scale;
+  out.level2 = square.level2[row / 8];
+  out.level3 = square.level3[row / 4];
+  out.refused = square.refused;
+}
+
+// Working arrays of a group of any shape: `a`, `sign` and `codes` have shape.block entries, `outer`
+// and `outer_max` shape.outer_bits(), the rest shape.inner_bits().
+template <class L>
+struct Hif4Work {
+  typename L::F *a, *outer_max, *inner_max, *shift;
+  typename L::U *sign, *codes, *outer, *inner;
+};
+// Results: work.codes, work.outer and work.inner (bits as 0 or 1), and these two.
+template <class L>
+struct Hif4Group {
+  typename L::U scale;
+  typename L::U refused;
+};
+
+// A group of a user-defined format.
+template <class L>
+FP4SCOPE_HD constexpr Hif4Group<L> hif4_quantize_group(Hif4Options options, Hif4Shape shape,
+                                                       const typename L::F* x,
+                                                       const typename L::U* random,
+                                                       const Hif4Work<L>& work) {
+  using U = typename L::U;
+  Hif4Group<L> out{};
+  out.refused = hif4_magnitudes<L>(options, shape.block, x, work.a, work.sign);
+  hif4_maxima<L>(shape.inner_bits(), shape.inner, work.a, work.inner_max);
+  if (shape.outer != 0) {
+    hif4_maxima<L>(shape.outer_bits(), shape.outer / shape.inner, work.inner_max, work.outer_max);
   }
-  out.level2 = select(is_empty, U{}, out.level2);
-  out.level3 = select(is_empty, U{}, out.level3);
-  out.scale = select(is_empty, U{} + 255u, out.scale);
-  if (options.nonfinite == Hif4Nonfinite::kGroupNan) {
-    out.scale = select(nonfinite != U{}, U{} + 255u, out.scale);
-  }
+  typename L::F vm[1];
+  hif4_maxima<L>(1, shape.inner_bits(), work.inner_max, vm);
+  const Hif4Scale<L> scale = hif4_scale<L>(options, shape, vm[0]);
+  hif4_level_bits<L>(options, shape, scale.r, work.outer_max, work.inner_max, work.outer,
+                     work.inner, work.shift);
+  hif4_codes<L>(options, shape.element, shape.block, shape.inner, scale, work.a, work.sign,
+                work.shift, random, work.codes);
+  const auto is_nan = scale.is_nan != U{};
+  for (int j = 0; j < shape.outer_bits(); ++j) work.outer[j] = select(is_nan, U{}, work.outer[j]);
+  for (int k = 0; k < shape.inner_bits(); ++k) work.inner[k] = select(is_nan, U{}, work.inner[k]);
+  out.scale = hif4_stored_scale<L>(options, shape, scale, out.refused);
+  return out;
 }
 
 // Decode scale of element i: E * 2^(e8 + e16), exact; NaN for byte 0xFF.
@@ -182,6 +240,14 @@ FP4SCOPE_HD constexpr typename L::F hif4_decode(MinifloatSpec element, typename 
   return decode<L>(element, code) * decode_scale;
 }
 
+// Value of an element of any shape: the level bits first, which is exact, then one rounding of the
+// product with the scale (only scales near 2^127 or 2^-127 need it).
+template <class L>
+FP4SCOPE_HD constexpr typename L::F hif4_decode_any(Hif4Shape shape, typename L::U code,
+                                                    typename L::U scale, int level_bits) {
+  return decode<L>(shape.element, code) * pow2(level_bits) * hif4_scale_value<L>(shape, scale);
+}
+
 // spec/hif4.md section 7 [V]: 64 times 2.0 gives E = 0xb9, all level bits set, codes 6.
 constexpr bool hif4_worked_example_holds() {
   float x[64]{};
@@ -192,5 +258,6 @@ constexpr bool hif4_worked_example_holds() {
          block.codes[0] == 6 && block.codes[63] == 6;
 }
 static_assert(hif4_worked_example_holds());
+static_assert(hif4_factor(kE1M2, 2) == kBf16Seventh);
 
 }  // namespace fp4scope

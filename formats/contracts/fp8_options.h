@@ -8,6 +8,7 @@ namespace fp4scope {
 // One value per row of spec/more.md 2.1.
 enum class Fp8Order : std::uint8_t {
   kTe,
+  kTeDelayed,  // the amax of the history is given
   kDeepgemm,
   kTilekernels,
   kTritonGroup,
@@ -31,7 +32,8 @@ enum class ScaleFmt : std::uint8_t {
   kPow2,  // binary32, a power of two by the contract's rule
   kUe8m0  // the same scale as an E8M0 byte
 };
-enum class Div : std::uint8_t { kIeee, kTriton };  // Triton: fl(a * rcp~(b))
+// Every quotient a/b of the contract: one rounding, or fl(a * rcp~(b)).
+enum class Div : std::uint8_t { kIeee, kTriton };
 // Granularity: elements along K (0: the whole row) and rows (0: all rows) under one scale.
 struct Fp8Gran {
   std::uint32_t cols = 128;
@@ -40,6 +42,7 @@ struct Fp8Gran {
   constexpr bool is_tensor() const { return cols == 0 && rows == 0; }
   constexpr bool is_row() const { return cols == 0 && rows == 1; }
 };
+inline constexpr std::uint32_t kFp8NoBound = 0x7f800000;  // +Inf
 struct Fp8Options {
   Fp8Order order = Fp8Order::kTe;
   Fp8Gran gran;
@@ -52,6 +55,12 @@ struct Fp8Options {
   Ragged ragged = Ragged::kPad;
   bool has_g = false;  // vllm-kv: the decode scale
   std::uint32_t g_bits = 0;
+  std::uint32_t eps_bits = 0;              // te: smallest amax, binary32 bits
+  std::uint32_t bound_bits = kFp8NoBound;  // fbgemm: largest amax, binary32 bits
+  // te-delayed: the amax of the history, and margin of 448/2^margin.
+  bool has_amax = false;
+  std::uint32_t amax_bits = 0;
+  std::uint32_t margin = 0;
   constexpr bool operator==(const Fp8Options&) const = default;
 };
 

@@ -5,7 +5,14 @@
 namespace fp4scope {
 
 // One value per row of spec/more.md 1.1.
-enum class Int4Order : std::uint8_t { kCtRtn, kSkyrl, kMilesTrain, kMilesExport, kRtpLlm };
+enum class Int4Order : std::uint8_t {
+  kCtRtn,
+  kSkyrl,
+  kMilesTrain,
+  kMilesExport,
+  kRtpLlm,
+  kRtpLlmCt,  // skyrl, then the stored scale is cast to E4M3
+};
 struct Int4Options {
   Int4Order order = Int4Order::kCtRtn;
   std::uint32_t group = 32;

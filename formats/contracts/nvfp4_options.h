@@ -65,8 +65,9 @@ struct Nvfp4Options {
   DType16 amax_dtype = DType16::kF32;  // compressed-tensors: type of min/max and its arithmetic
   NegZero neg_zero = NegZero::kKeep;
   Ragged ragged = Ragged::kPad;
-  std::uint32_t g_bits = 0;  // scale=given: binary32 bits of g, see OuterScale32
-  bool has_amax = false;     // `amax` was given and replaces the measured tensor amax
+  bool int4_candidate = false;  // if4: INT4 elements instead of map-to-4, set by its contract alone
+  std::uint32_t g_bits = 0;     // scale=given: binary32 bits of g, see OuterScale32
+  bool has_amax = false;        // `amax` was given and replaces the measured tensor amax
   std::uint32_t amax_bits = 0;
   // Whether two candidates compete in each block.
   constexpr bool is_adaptive() const {

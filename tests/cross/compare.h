@@ -12,12 +12,16 @@ struct Differences {
   std::int64_t scales = 0;  // differing scale bytes
   std::int64_t codes = 0;
   std::int64_t values = 0;
-  std::int64_t total() const { return scales + codes + values; }
+  std::int64_t choices = 0;  // and the errors that were compared
+  std::int64_t refusals = 0;
+  std::int64_t total() const { return scales + codes + values + choices + refusals; }
   Differences& operator+=(const Differences& d) {
     blocks += d.blocks;
     scales += d.scales;
     codes += d.codes;
     values += d.values;
+    choices += d.choices;
+    refusals += d.refusals;
     return *this;
   }
 };

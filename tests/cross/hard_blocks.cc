@@ -94,7 +94,8 @@ void tie_aligned(BlockSource& s, const Recipe& recipe, float encode_scale, std::
       if (s.coin())
         block[i] = nudged(scale * (s.coin() ? 4.0f : 2.0f), static_cast<int>(s.below(3)) - 1);
     }
-    block[s.below(64)] = scale * (6.5f + 0.25f * static_cast<float>(s.below(6)));
+    block[s.below(static_cast<std::uint32_t>(block.size()))] =
+        scale * (6.5f + 0.25f * static_cast<float>(s.below(6)));
   } else {
     block[s.below(static_cast<std::uint32_t>(block.size()))] =
         nudged(with_random_sign(s, element_max * scale), static_cast<int>(s.below(3)) - 1);

@@ -5,10 +5,15 @@
 
 namespace fp4scope::test {
 
+std::int64_t blocks_per_row(const Recipe& recipe) {
+  return recipe.format.block_rows >= 64 ? 2 : kBlocksPerRow;
+}
+
 HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::int64_t rows,
                    bool binary64) {
   const std::int64_t size = recipe.format.block;
-  const std::int64_t cols = kBlocksPerRow * size;
+  const std::int64_t blocks = blocks_per_row(recipe);
+  const std::int64_t cols = blocks * size;
   HardTile hard;
   hard.f32.resize(static_cast<std::size_t>(rows * cols));
   const Backend& oracle = oracle_backend();
@@ -29,7 +34,7 @@ HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::in
     }
   }
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t b = 0; b < kBlocksPerRow; ++b) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
       fill_block(source, kind, recipe, g[static_cast<std::size_t>(row)],
                  std::span(hard.f32).subspan(static_cast<std::size_t>(row * cols + b * size),
                                              static_cast<std::size_t>(size)));

@@ -7,6 +7,8 @@ namespace fp4scope::test {
 
 // 16 + 8 + 1: a panel of every lane width and the blocks that fill none.
 inline constexpr std::int64_t kBlocksPerRow = 25;
+// Fewer where a block has many rows and the exact oracle would take minutes.
+std::int64_t blocks_per_row(const Recipe& recipe);
 
 struct HardTile {
   std::vector<float> f32;

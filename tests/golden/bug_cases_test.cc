@@ -3,11 +3,10 @@
 // readers and report figures in bug_cases_files_test.cc. Every block case runs on every CPU backend
 // of this machine and on the exact oracle.
 //
-// Not in this version, so left for later: C01 packing of binary32 scales into bytes (the casts are
-// here), C04 microx-torch, C05 "true nearest" column, C07 widening to BF16 by shifts (the products
-// are here), C09 modelopt, compressed-tensors and torchao zero blocks, C12 the orders of the other
-// contracts, C13 and C15, C16 map-to-4 and the adaptive choice, C20 and C31 2:4 sparsity, C22
-// swizzled scales, C23 padding bytes of native layouts, C28 npz, C30 HDF5, C32 4:8 pairs.
+// Layouts, packing and masks (C01, C06, C07, C20, C22, C23, C24, C31, C32) are in
+// bug_cases_layout_test.cc. Not in this version, so left for later: C04 microx-torch, C05 "true
+// nearest" column, C09 modelopt, compressed-tensors and torchao zero blocks, C12 the orders of the
+// other contracts, C13 and C15, C16 map-to-4 and the adaptive choice, C28 npz, C30 HDF5.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -44,6 +44,7 @@ inline Quantized quantized(const Backend& backend, const Recipe& recipe, const T
                            std::span<const OuterScale32> outer) {
   Quantized q;
   q.outer.assign(outer.begin(), outer.end());
+  q.tile.wants_errors = recipe.chooses();
   backend.quantize(recipe, tile, outer, q.tile);
   q.values.resize(static_cast<std::size_t>(tile.rows * tile.cols));
   backend.dequantize(recipe, q.tile, outer, q.values.data(), tile.cols);

@@ -8,6 +8,7 @@
 
 #include "sim/backend.h"
 #include "tests/support/paths.h"
+#include "tests/support/required_keys.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -55,7 +56,8 @@ TEST_CASE("every contract of every format has vectors that exist, or the oracle"
   for (const FormatRow& row : all_formats()) {
     REQUIRE(!contracts_of(row.family, row.format.name).empty());
     for (const ContractInfo& info : contracts_of(row.family, row.format.name)) {
-      const std::string text = std::string(row.format.name) + ":contract=" + std::string(info.name);
+      const std::string text =
+          required_keys(std::string(row.format.name) + ":contract=" + std::string(info.name));
       const std::string what = fault(info.vectors, oracle_backend().supports(parse_recipe(text)));
       CHECK_MESSAGE(what == "", text << " " << what);
       // "Verified" says that outputs of the source were compared with: they are on record.

@@ -1,225 +1,241 @@
-// recipe_test.cc: recipe strings against spec/scalars.md 0, spec/mx.md 2.2 and 3, spec/nvfp4.md 1,
-// spec/hif4.md 2.1 and 6: canonical and full form, the options they stand for, and errors.
+// recipe_test.cc: recipe strings against spec/scalars.md 0, mx.md 2.2 and 3, nvfp4.md 1 and 2,
+// hif4.md 2.1 and 6, more.md 1, 2 and 4: canonical and full form, the options they stand for, and
+// round trips of every value of every key. Refusals: recipe_errors_test.cc.
 #include "sim/recipe.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
-#include <string>
-#include <vector>
 
 #include "formats/scalars.h"
-#include "sim/error.h"
+#include "tests/unit/recipe_support.h"
 
 using namespace fp4scope;
+using namespace fp4scope::test;
 
 namespace {
 
-// Everything that can change a bit; `text` may differ between two spellings of one recipe.
-bool same_bits(const Recipe& a, const Recipe& b) {
-  return a.contract == b.contract && a.family == b.family && a.format.name == b.format.name &&
-         a.format.element == b.format.element && a.mx == b.mx && a.nvfp4 == b.nvfp4 &&
-         a.hif4 == b.hif4 && a.source_refuses_ragged == b.source_refuses_ragged;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts{""};
-  for (const char c : text) {
-    if (c == separator)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
 struct Case {
-  const char* typed;
-  const char* canonical;
-  const char* full;
+  std::string typed, canonical, full;
 };
-const char* const kMxfp4Full =
-    "mxfp4:contract=torchao-rceil,scale-rule=rceil,scale-arith=mul,ties=even,top=nan,"
-    "nan=propagate,inf=nan,zero-sign=keep,ragged=pad";
-const char* const kMxfp4CeilFull =
-    "mxfp4:contract=torchao-rceil,scale-rule=ceil,scale-arith=field,ties=even,top=nan,"
-    "nan=propagate,inf=nan,zero-sign=keep,ragged=pad";
-const char* const kNvfp4Full =
-    "nvfp4:contract=te,scale=tensor,block=1d,select=static6,e4m3max=448,neg-zero=keep,ragged=pad";
-const char* const kHif4Full =
-    "hif4:contract=gcc,thr=exact,elem=exact,ties=up,e6m2=even,overflow=clamp,zero=00,"
-    "nonfinite=saturate,neg-zero=drop,cast=none,search=greedy,width=4,ragged=pad";
+const std::string kEnd = ",rht=none,round=rne";
+const std::string kMxEnd = ",ragged=pad,nibbles=low-first,layout=linear" + kEnd;
+// mx.md 3, torchao-*: every open point as there; `rule` is scale-rule to even-width.
+std::string torchao(const std::string& head, const std::string& rule, const std::string& ties) {
+  return head + ",block=32," + rule + ",narrow=none,ties=" + ties +
+         ",top=nan,nan=propagate,inf=nan,zero-block=0,byte0=exact,zero-sign=keep";
+}
+const std::string kRceil = "scale-rule=rceil,scale-arith=mul";
+const std::string kMxfp4 = torchao("mxfp4:contract=torchao-rceil", kRceil, "even") + kMxEnd;
+const std::string kMxfp4Ceil =
+    torchao("mxfp4:contract=torchao-rceil", "scale-rule=ceil,scale-arith=field", "even") + kMxEnd;
+// nvfp4.md 1: defaults.
+std::string te(const std::string& scale, const std::string& rest,
+               const std::string& end = ",neg-zero=keep,ragged=pad") {
+  return "nvfp4:contract=te,scale=" + scale + rest + end + ",nibbles=low-first,layout=linear" +
+         kEnd;
+}
+const std::string kStatic = ",block=1d,select=static6,metric=exact,e4m3max=448";
+const std::string kNvfp4 = te("tensor", ",g-rule=div" + kStatic);
+// hif4.md 2.1, the three settings; then geometry, width and native layout of section 4.
+std::string hif4(const std::string& settings, const std::string& bits, const std::string& carrier,
+                 const std::string& middle = ",search=greedy,geometry=1x64,width=4,ragged=pad") {
+  return "hif4:contract=" + settings + middle + ",nibbles=low-first,bits=" + bits +
+         ",carrier=" + carrier;
+}
+const std::string kGcc =
+    "gcc,thr=exact,elem=exact,ties=up,e6m2=even,overflow=clamp,zero=00,nonfinite=saturate,"
+    "neg-zero=drop,cast=none";
+const std::string kHif4 = hif4(kGcc, "lsb", "bytes") + kEnd;
+std::string a6(const std::string& ties) {
+  return "a6,thr=bf16,elem=bf16,ties=" + ties +
+         ",e6m2=even,overflow=clamp,zero=00,nonfinite=saturate,neg-zero=drop,cast=bf16";
+}
+const std::string kFp8Te =
+    "fp8:contract=te,gran=1x128,elem=e4m3,scale-fmt=f32,dtype=bf16,eps=0x00000000,ragged=pad" +
+    kEnd;
+
 const Case kCases[] = {
-    // Defaults: mx.md 3 (replay on NVIDIA), nvfp4.md 1, hif4.md.
-    {"mxfp4", "mxfp4", kMxfp4Full},
-    {"nvfp4", "nvfp4", kNvfp4Full},
-    {"hif4", "hif4", kHif4Full},
+    // Defaults: mx.md 7, nvfp4.md 1 and 5.3, hif4.md, more.md 1 and 2.
+    {"mxfp4", "mxfp4", kMxfp4},
+    {"nvfp4", "nvfp4", kNvfp4},
+    {"hif4", "hif4", kHif4},
+    {"mxint8", "mxint8",
+     "mxint8:contract=microx-cuda,block=32,scale-rule=floor,scale-arith=field,narrow=none,"
+     "ties=away,top=nan,nan=propagate,inf=nan,zero-block=0,byte0=exact,zero-sign=drop,flush=0,"
+     "int8-grid=symmetric,ragged=pad,layout=linear" +
+         kEnd},
+    {"mxint4", "mxint4",
+     "mxint4:contract=microx-cuda,block=32,scale-rule=floor,scale-arith=field,narrow=none,"
+     "ties=away,top=nan,nan=propagate,inf=nan,zero-block=0,byte0=exact,zero-sign=drop,flush=0,"
+     "int8-grid=symmetric" +
+         kMxEnd},
+    {"if4", "if4",
+     "if4:contract=fouroversix,scale=tensor,block=1d,select=mse,metric=exact,score=amax,"
+     "e4m3max=448,sum=seq,scalar-div=exact,neg-zero=drop,ragged=pad,nibbles=low-first,"
+     "layout=linear" +
+         kEnd},
+    {"nvint4", "nvint4",
+     "nvint4:contract=fouroversix,scale=tensor,block=1d,select=static6,e4m3max=448,"
+     "scalar-div=exact,neg-zero=drop,ragged=pad,nibbles=low-first,layout=linear" +
+         kEnd},
+    {"int4", "int4",
+     "int4:contract=ct-rtn,group=32,scalar-div=exact,dtype=bf16,pack=ct,ragged=pad" + kEnd},
+    {"fp8", "fp8", kFp8Te},
+    {"bf16", "bf16", "bf16:contract=bf16" + kEnd},
     // Spelling: case, '-' and '_', blanks, order, the default spelled out.
-    {" MXFP4 ", "mxfp4", kMxfp4Full},
-    {"MxFp4:Contract=TorchAO_RCEIL", "mxfp4", kMxfp4Full},
-    {"hif4: Neg_Zero = DROP , TIES=Up", "hif4", kHif4Full},
-    {"nvfp4:ragged=pad,scale=tensor", "nvfp4", kNvfp4Full},
+    {" MXFP4 ", "mxfp4", kMxfp4},
+    {"MxFp4:Contract=TorchAO_RCEIL", "mxfp4", kMxfp4},
+    {"hif4: Neg_Zero = DROP , TIES=Up", "hif4", kHif4},
+    {"nvfp4:ragged=pad,scale=tensor", "nvfp4", kNvfp4},
     {"nvfp4:neg_zero=drop,scale=row", "nvfp4:scale=row,neg-zero=drop",
-     "nvfp4:contract=te,scale=row,block=1d,select=static6,e4m3max=448,neg-zero=drop,ragged=pad"},
-    // Every MX contract of this version; ragged=error is a note there (layouts.md 3).
+     te("row", kStatic, ",neg-zero=drop,ragged=pad")},
+    // MX contracts; ragged=error is a note there (layouts.md 3).
     {"mxfp4:contract=ocp-floor-rne", "mxfp4:contract=ocp-floor-rne",
-     "mxfp4:contract=ocp-floor-rne,scale-rule=floor,scale-arith=field,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
+     torchao("mxfp4:contract=ocp-floor-rne", "scale-rule=floor,scale-arith=field", "even") +
+         kMxEnd},
     {"mxfp6e2m3:contract=torchao-floor", "mxfp6e2m3:contract=torchao-floor",
-     "mxfp6e2m3:contract=torchao-floor,scale-rule=floor,scale-arith=field,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    {"mxfp6e3m2:contract=torchao-ceil", "mxfp6e3m2:contract=torchao-ceil",
-     "mxfp6e3m2:contract=torchao-ceil,scale-rule=ceil,scale-arith=field,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
+     torchao("mxfp6e2m3:contract=torchao-floor", "scale-rule=floor,scale-arith=field", "even") +
+         ",ragged=pad,layout=linear" + kEnd},
     {"mxfp8e4m3:contract=torchao-even", "mxfp8e4m3:contract=torchao-even",
-     "mxfp8e4m3:contract=torchao-even,scale-rule=even,scale-arith=field,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    {"mxfp8e5m2:contract=torchao-rceil", "mxfp8e5m2",
-     "mxfp8e5m2:contract=torchao-rceil,scale-rule=rceil,scale-arith=mul,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    // contract= is applied first wherever it stands.
+     torchao("mxfp8e4m3:contract=torchao-even", "scale-rule=even,scale-arith=field,even-width=elem",
+             "even") +
+         ",ragged=pad,layout=linear" + kEnd},
+    {"mxfp8e5m2:contract=te-rceil", "mxfp8e5m2:contract=te-rceil",
+     "mxfp8e5m2:contract=te-rceil,block=32,scale-rule=rceil,scale-arith=mul,narrow=none,"
+     "ties=even,top=254,nan=drop,inf=254,zero-block=0,byte0=exact,zero-sign=keep,ragged=pad,"
+     "layout=linear" +
+         kEnd},
+    {"mxfp4:contract=ggml-cpu", "mxfp4:contract=ggml-cpu",
+     "mxfp4:contract=ggml-cpu,block=32,scale-rule=floor,scale-arith=log2,narrow=none,ties=zero,"
+     "top=nan,nan=drop,inf=refuse,zero-block=0,byte0=wrap,zero-sign=drop,ragged=pad,"
+     "nibbles=split16,layout=linear" +
+         kEnd},
+    {"mxfp4:contract=pychop", "mxfp4:contract=pychop",
+     "mxfp4:contract=pychop,block=32,scale-rule=floor,scale-arith=log2,narrow=none,ties=even,"
+     "top=nan,nan=pass,inf=254,zero-block=refuse,byte0=refuse,zero-sign=drop-input,ragged=flat,"
+     "nibbles=low-first,layout=linear" +
+         kEnd},
+    {"mxfp4:contract=fos-static4,block=2d", "mxfp4:contract=fos-static4,block=2d",
+     "mxfp4:contract=fos-static4,block=2d,scale-rule=field-up,scale-arith=div,narrow=none,"
+     "ties=even,top=nan,nan=byte0,inf=nan,zero-block=0,zero-sign=drop-input,ragged=pad,"
+     "nibbles=low-first,layout=128x4" +
+         kEnd},
+    // contract= is applied first wherever it stands; a rule brings its own arithmetic.
     {"mxfp4:ties=away,contract=ocp-floor-rne", "mxfp4:contract=ocp-floor-rne,ties=away",
-     "mxfp4:contract=ocp-floor-rne,scale-rule=floor,scale-arith=field,ties=away,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    // A scale rule brings its own arithmetic, whichever key comes first.
-    {"mxfp4:scale-rule=ceil", "mxfp4:scale-rule=ceil", kMxfp4CeilFull},
-    {"mxfp4:scale-arith=field,scale-rule=ceil", "mxfp4:scale-rule=ceil", kMxfp4CeilFull},
-    {"mxfp4:contract=torchao-floor,scale-rule=rceil",
-     "mxfp4:contract=torchao-floor,scale-rule=rceil",
-     "mxfp4:contract=torchao-floor,scale-rule=rceil,scale-arith=mul,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
+     torchao("mxfp4:contract=ocp-floor-rne", "scale-rule=floor,scale-arith=field", "away") +
+         kMxEnd},
+    {"mxfp4:scale-rule=ceil", "mxfp4:scale-rule=ceil", kMxfp4Ceil},
+    {"mxfp4:scale-arith=field,scale-rule=ceil", "mxfp4:scale-rule=ceil", kMxfp4Ceil},
     {"mxfp4:scale-arith=div,scale-rule=rceil,contract=torchao-floor",
      "mxfp4:contract=torchao-floor,scale-rule=rceil,scale-arith=div",
-     "mxfp4:contract=torchao-floor,scale-rule=rceil,scale-arith=div,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    {"mxfp4:scale-arith=field", "mxfp4:scale-arith=field",
-     "mxfp4:contract=torchao-rceil,scale-rule=rceil,scale-arith=field,ties=even,top=nan,"
-     "nan=propagate,inf=nan,zero-sign=keep,ragged=pad"},
-    {"mxfp4:zero-sign=drop_input,inf=254,nan=drop,top=254,ties=trunc,ragged=error",
-     "mxfp4:ties=trunc,top=254,nan=drop,inf=254,zero-sign=drop-input,ragged=error",
-     "mxfp4:contract=torchao-rceil,scale-rule=rceil,scale-arith=mul,ties=trunc,top=254,nan=drop,"
-     "inf=254,zero-sign=drop-input,ragged=error"},
+     torchao("mxfp4:contract=torchao-floor", "scale-rule=rceil,scale-arith=div", "even") + kMxEnd},
+    {"mxfp4:rcp=rn,scale-arith=rcp", "mxfp4:scale-arith=rcp,rcp=rn",
+     torchao("mxfp4:contract=torchao-rceil", "scale-rule=rceil,scale-arith=rcp,rcp=rn", "even") +
+         kMxEnd},
+    {"mxfp4:zero-sign=drop_input,inf=254,nan=drop,top=254,ties=trunc,ragged=error,narrow=bf16,"
+     "zero-block=5,byte0=flush,block=64,layout=8x4,nibbles=high-first",
+     "mxfp4:block=64,narrow=bf16,ties=trunc,top=254,nan=drop,inf=254,zero-block=5,byte0=flush,"
+     "zero-sign=drop-input,ragged=error,nibbles=high-first,layout=8x4",
+     "mxfp4:contract=torchao-rceil,block=64,scale-rule=rceil,scale-arith=mul,narrow=bf16,"
+     "ties=trunc,top=254,nan=drop,inf=254,zero-block=5,byte0=flush,zero-sign=drop-input,"
+     "ragged=error,nibbles=high-first,layout=8x4" +
+         kEnd},
     // NVFP4.
     {"nvfp4:block=2D,e4m3max=256", "nvfp4:block=2d,e4m3max=256",
-     "nvfp4:contract=te,scale=tensor,block=2d,select=static6,e4m3max=256,neg-zero=keep,ragged=pad"},
+     te("tensor", ",g-rule=div,block=2d,select=static6,metric=exact,e4m3max=256")},
     {"nvfp4:scale=none,ragged=error", "nvfp4:scale=none,ragged=error",
-     "nvfp4:contract=te,scale=none,block=1d,select=static6,e4m3max=448,neg-zero=keep,ragged=error"},
+     te("none", kStatic, ",neg-zero=keep,ragged=error")},
     {"nvfp4:g=0X3F80000A,scale=given", "nvfp4:scale=given,g=0x3f80000a",
-     "nvfp4:contract=te,scale=given,g=0x3f80000a,block=1d,select=static6,e4m3max=448,"
-     "neg-zero=keep,ragged=pad"},
+     te("given", ",g=0x3f80000a" + kStatic)},
     {"nvfp4:amax=0x00000000", "nvfp4:amax=0x00000000",
-     "nvfp4:contract=te,scale=tensor,amax=0x00000000,block=1d,select=static6,e4m3max=448,"
-     "neg-zero=keep,ragged=pad"},
+     te("tensor", ",amax=0x00000000,g-rule=div" + kStatic)},
     {"nvfp4:amax=0x7f800000,scale=given,g=0x00000001",
      "nvfp4:scale=given,g=0x00000001,amax=0x7f800000",
-     "nvfp4:contract=te,scale=given,g=0x00000001,amax=0x7f800000,block=1d,select=static6,"
-     "e4m3max=448,neg-zero=keep,ragged=pad"},
+     te("given", ",g=0x00000001,amax=0x7f800000" + kStatic)},
+    // The ceiling of an adaptive choice is 256 (te, fouroversix*) or 448 (flashinfer*); scale=none
+    // and flashinfer per tensor decode with 1/g.
+    {"nvfp4:select=mae", "nvfp4:select=mae",
+     te("tensor", ",g-rule=div,block=1d,select=mae,metric=exact,score=amax,e4m3max=256,sum=seq")},
+    {"nvfp4:scale=none,select=mse,metric=fast", "nvfp4:scale=none,select=mse,metric=fast",
+     te("none", ",block=1d,select=mse,metric=fast,e4m3max=256,sum=seq")},
+    {"nvfp4:contract=flashinfer-fast,select=mae", "nvfp4:contract=flashinfer-fast,select=mae",
+     "nvfp4:contract=flashinfer-fast,scale=tensor,g-rule=div,block=1d,select=mae,metric=exact,"
+     "score=decode,e4m3max=448,sum=seq,rcp=h200,ftz=on,neg-zero=keep,ragged=pad,"
+     "nibbles=low-first,layout=128x4" +
+         kEnd},
+    {"nvfp4:contract=fouroversix-cuda,select=mse", "nvfp4:contract=fouroversix-cuda,select=mse",
+     "nvfp4:contract=fouroversix-cuda,scale=tensor,block=1d,select=mse,metric=exact,score=amax,"
+     "e4m3max=256,sum=fma,scalar-div=exact,neg-zero=keep,ragged=pad,nibbles=low-first,"
+     "layout=128x4" +
+         kEnd},
+    {"nvfp4:contract=compressed-tensors,amax-dtype=bf16",
+     "nvfp4:contract=compressed-tensors,amax-dtype=bf16",
+     "nvfp4:contract=compressed-tensors,scale=tensor,block=1d,select=static6,scalar-div=exact,"
+     "amax-dtype=bf16,neg-zero=drop,ragged=pad,nibbles=low-first,layout=linear" +
+         kEnd},
+    {"nvfp4:contract=sglang", "nvfp4:contract=sglang-online",
+     "nvfp4:contract=sglang-online,scale=tensor,g-rule=inv-mul,block=1d,select=static6,"
+     "metric=exact,e4m3max=448,ftz=on,neg-zero=keep,ragged=pad,nibbles=low-first,layout=linear" +
+         kEnd},
     // HiF4: the settings of hif4.md 2.1.
     {"hif4:contract=amct", "hif4:contract=amct",
-     "hif4:contract=amct,thr=exact,elem=bf16,ties=up,e6m2=even,overflow=clamp,zero=00,"
-     "nonfinite=group-nan,neg-zero=drop,cast=none,search=greedy,width=4,ragged=pad"},
-    {"hif4:contract=a6", "hif4:contract=a6",
-     "hif4:contract=a6,thr=bf16,elem=bf16,ties=even,e6m2=even,overflow=clamp,zero=00,"
-     "nonfinite=saturate,neg-zero=drop,cast=bf16,search=greedy,width=4,ragged=pad"},
+     hif4("amct,thr=exact,elem=bf16,ties=up,e6m2=even,overflow=clamp,zero=00,nonfinite=group-nan,"
+          "neg-zero=drop,cast=none",
+          "msb", "bytes") +
+         kEnd},
+    {"hif4:contract=a6", "hif4:contract=a6", hif4(a6("even"), "lsb", "a6") + kEnd},
+    {"hif4:contract=dynamic-mx-quant", "hif4:contract=dynamic-mx-quant",
+     hif4("dynamic-mx-quant,thr=exact,elem=bf16,ties=even,e6m2=even,overflow=nan,zero=ff,"
+          "nonfinite=group-nan,neg-zero=drop,cast=none",
+          "lsb", "u32") +
+         kEnd},
     {"hif4:width=5,contract=a6", "hif4:contract=a6,width=5",
-     "hif4:contract=a6,thr=bf16,elem=bf16,ties=even,e6m2=even,overflow=clamp,zero=00,"
-     "nonfinite=saturate,neg-zero=drop,cast=bf16,search=greedy,width=5,ragged=pad"},
-    {"hif4:ties=away", "hif4", kHif4Full},  // synonym, printed `up`
-    {"hif4:contract=a6,ties=away", "hif4:contract=a6,ties=up",
-     "hif4:contract=a6,thr=bf16,elem=bf16,ties=up,e6m2=even,overflow=clamp,zero=00,"
-     "nonfinite=saturate,neg-zero=drop,cast=bf16,search=greedy,width=4,ragged=pad"},
+     hif4(a6("even"), "lsb", "a6", ",search=greedy,geometry=1x64,width=5,ragged=pad") + kEnd},
+    {"hif4:ties=away", "hif4", kHif4},  // synonym, printed `up`
+    {"hif4:contract=a6,ties=away", "hif4:contract=a6,ties=up", hif4(a6("up"), "lsb", "a6") + kEnd},
     {"hif4:tail=error", "hif4:ragged=error",
-     "hif4:contract=gcc,thr=exact,elem=exact,ties=up,e6m2=even,overflow=clamp,zero=00,"
-     "nonfinite=saturate,neg-zero=drop,cast=none,search=greedy,width=4,ragged=error"},
+     hif4(kGcc, "lsb", "bytes", ",search=greedy,geometry=1x64,width=4,ragged=error") + kEnd},
     {"hif4:search=LEVEL1_3.5,zero=FF,overflow=nan,e6m2=away",
      "hif4:e6m2=away,overflow=nan,zero=ff,search=level1-3.5",
-     "hif4:contract=gcc,thr=exact,elem=exact,ties=up,e6m2=away,overflow=nan,zero=ff,"
-     "nonfinite=saturate,neg-zero=drop,cast=none,search=level1-3.5,width=4,ragged=pad"},
-};
-
-struct BadCase {
-  const char* typed;
-  std::vector<const char*> parts;  // distinctive parts of the sentence
-};
-const BadCase kBadCases[] = {
-    {"",
-     {"the format is missing", "mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8e4m3, mxfp8e5m2, nvfp4, hif4"}},
-    {":scale=row", {"the format is missing"}},
-    {"mxpf4", {"unknown format \"mxpf4\"", "did you mean \"mxfp4\"?"}},
-    {"nvfp44", {"did you mean \"nvfp4\"?"}},
-    {"int8", {"unknown format \"int8\"", "expected one of mxfp4"}},
-    {"mxint8", {"unknown format"}},
-    {"nvfp4:", {"an item is empty"}},
-    {"nvfp4:scale=row,", {"an item is empty"}},
-    {"nvfp4:,scale=row", {"an item is empty"}},
-    {"nvfp4:scale", {"\"scale\" has no value, expected key=value"}},
-    {"nvfp4:scale=", {"key \"scale\" has no value"}},
-    {"nvfp4:=row", {"has no key"}},
-    {"nvfp4:scale=row=row", {"is not one key=value"}},
-    {"nvfp4:scale=row:block=2d", {"is not one key=value"}},
-    {"nvfp4:block:scale=row", {"is not one key=value"}},
-    {"nvfp4:scale=row,SCALE=none", {"key \"scale\" is given twice"}},
-    {"nvfp4:scale=row,scale=row", {"key \"scale\" is given twice"}},
-    {"hif4:ragged=pad,tail=pad", {"key \"ragged\" is given twice"}},
-    {"hif4:contract=a6,contract=a6", {"key \"contract\" is given twice"}},
-    {"mxfp4:ties=even,ti_es=even", {"mxfp4 has no key \"ti_es\""}},
-    {"mxfp4:tie=even",
-     {"mxfp4 has no key \"tie\"",
-      "expected one of contract, scale-rule, scale-arith, ties, top, nan, inf, zero-sign, ragged;",
-      "did you mean \"ties\"?"}},
-    {"mxfp4:block=32", {"mxfp4 has no key \"block\""}},
-    {"mxfp4:tail=pad", {"mxfp4 has no key \"tail\""}},  // an alias of hif4 only
-    {"nvfp4:selct=static6",
-     {"contract, scale, g, amax, block, select, e4m3max, neg-zero, ragged",
-      "did you mean \"select\"?"}},
-    {"hif4:elm=bf16",
-     {"contract, thr, elem, ties, e6m2, overflow, zero, nonfinite, neg-zero, cast, search, width, "
-      "ragged",
-      "did you mean \"elem\"?"}},
-    {"mxfp4:contract=torchao-ciel",
-     {"mxfp4 has no contract \"torchao-ciel\"",
-      "ocp-floor-rne, torchao-floor, torchao-ceil, torchao-even, torchao-rceil",
-      "did you mean \"torchao-ceil\"?"}},
-    {"nvfp4:contract=flashinfer", {"nvfp4 has no contract \"flashinfer\"", "expected te"}},
-    {"hif4:contract=te", {"hif4 has no contract \"te\"", "gcc, amct, a6"}},
-    {"nvfp4:select=mse", {"key select has no value \"mse\"", "expected static6"}},
-    {"nvfp4:scale=rows", {"tensor, row, none, given", "did you mean \"row\"?"}},
-    {"mxfp4:scale-rule=round", {"floor, ceil, even, rceil"}},
-    {"mxfp4:ties=up", {"key ties has no value \"up\"", "even, away, zero, trunc"}},
-    {"mxfp4:zero-sign=kep", {"keep, drop-input, drop, set", "did you mean \"keep\"?"}},
-    {"hif4:ties=rne", {"up, even, zero, trunc"}},
-    {"hif4:ties=stochastic", {"up, even, zero, trunc"}},
-    {"hif4:e6m2=zero", {"even, away"}},
-    {"hif4:width=6", {"3, 4, 5"}},
-    {"hif4:width=04", {"3, 4, 5"}},
-    {"hif4:nonfinite=element", {"group-nan, saturate, error"}},
-    {"nvfp4:e4m3max=240", {"448, 256"}},
-    // Keys that need each other or exclude each other.
-    {"mxfp4:scale-rule=floor,scale-arith=mul", {"go with scale-rule=rceil only"}},
-    {"mxfp4:contract=torchao-even,scale-arith=div", {"go with scale-rule=rceil only"}},
-    {"nvfp4:scale=given", {"key g is missing"}},
-    {"nvfp4:g=0x3f800000", {"key g does not apply here", "scale=given"}},
-    {"nvfp4:scale=row,g=0x3f800000", {"key g does not apply here"}},
-    {"nvfp4:scale=given,g=1.0", {"g=1.0", "0x and 8 hex digits"}},
-    {"nvfp4:scale=given,g=0x3f8", {"0x and 8 hex digits"}},
-    {"nvfp4:scale=given,g=0x3f8000000", {"0x and 8 hex digits"}},
-    {"nvfp4:scale=given,g=0x3f80000g", {"0x and 8 hex digits"}},
-    // A zero or non-finite global scale is an error, never an infinity (layouts.md 4, case C14).
-    {"nvfp4:scale=given,g=0x00000000", {"g=0x00000000 is not a finite positive binary32 number"}},
-    {"nvfp4:scale=given,g=0x80000000", {"not a finite positive"}},
-    {"nvfp4:scale=given,g=0xbf800000", {"not a finite positive"}},
-    {"nvfp4:scale=given,g=0x7f800000", {"not a finite positive"}},
-    {"nvfp4:scale=given,g=0x7fc00000", {"not a finite positive"}},
-    {"nvfp4:scale=row,amax=0x3f800000", {"amax goes with scale=tensor or scale=given only"}},
-    {"nvfp4:scale=none,amax=0x3f800000", {"amax goes with scale=tensor or scale=given only"}},
-    {"nvfp4:amax=0x7f800001", {"amax=0x7f800001 is not a binary32 number of at least +0"}},
-    {"nvfp4:amax=0xbf800000", {"at least +0"}},
-    {"nvfp4:amax=0x80000000", {"at least +0"}},
-    {"nvfp4:scale=row,block=2d", {"scale=row excludes block=2d"}},
-    // Parts of the grammar that this version does not have.
-    {"hif4+resq:sparsity=2of4", {"after \"+\" do not exist in this version"}},
-    {"custom:e2m1/16:e4m3/tensor:f32", {"(custom:) do not exist in this version"}},
-    {"@rules.toml", {"(@FILE) do not exist in this version"}},
+     hif4("gcc,thr=exact,elem=exact,ties=up,e6m2=away,overflow=nan,zero=ff,nonfinite=saturate,"
+          "neg-zero=drop,cast=none",
+          "lsb", "bytes", ",search=level1-3.5,geometry=1x64,width=4,ragged=pad") +
+         kEnd},
+    // INT4 and FP8: more.md 1.1 and 2.1.
+    {"int4:contract=skyrl,scale-div=7.0,qmin=-7", "int4:contract=skyrl,scale-div=7,qmin=-7",
+     "int4:contract=skyrl,group=32,scale-div=7,qmin=-7,scalar-div=exact,pack=ct,ragged=pad" + kEnd},
+    {"int4:contract=miles-export,group=128", "int4:contract=miles-export,group=128",
+     "int4:contract=miles-export,group=128,pack=ct,ragged=pad" + kEnd},
+    {"int4:contract=rtp-llm", "int4:contract=rtp-llm",
+     "int4:contract=rtp-llm,group=32,scalar-div=exact,dtype=bf16,pack=twos,ragged=pad" + kEnd},
+    {"fp8:gran=128", "fp8", kFp8Te},
+    {"fp8:contract=deepgemm,scale-fmt=ue8m0,gran=128x128",
+     "fp8:contract=deepgemm,gran=128x128,scale-fmt=ue8m0",
+     "fp8:contract=deepgemm,gran=128x128,scale-fmt=ue8m0,scalar-div=exact,ragged=pad" + kEnd},
+    {"fp8:contract=triton-group,rcp=rn", "fp8:contract=triton-group,rcp=rn",
+     "fp8:contract=triton-group,gran=1x128,scale-fmt=f32,div=triton,rcp=rn,ragged=pad" + kEnd},
+    {"fp8:contract=triton-group,div=ieee", "fp8:contract=triton-group,div=ieee",
+     "fp8:contract=triton-group,gran=1x128,scale-fmt=f32,div=ieee,ragged=pad" + kEnd},
+    {"fp8:contract=vllm-kv,elem=e5m2", "fp8:contract=vllm-kv,elem=e5m2",
+     "fp8:contract=vllm-kv,gran=tensor,elem=e5m2,g=0x3f800000,ragged=pad" + kEnd},
+    // Keys of every family (nvfp4.md 1): signs are fixed for size 16, else seed0; the sum is that
+    // of the contract.
+    {"hif4:rht=16", "hif4:rht=16",
+     hif4(kGcc, "lsb", "bytes") + ",rht=16,rht-signs=fixed,rht-sum=mma-f32,round=rne"},
+    {"hif4:rht-signs=SEED7,rht=64", "hif4:rht=64,rht-signs=seed7",
+     hif4(kGcc, "lsb", "bytes") + ",rht=64,rht-signs=seed7,rht-sum=mma-f32,round=rne"},
+    {"hif4:rht-signs=seed0,rht=32", "hif4:rht=32",
+     hif4(kGcc, "lsb", "bytes") + ",rht=32,rht-signs=seed0,rht-sum=mma-f32,round=rne"},
+    {"nvfp4:contract=fouroversix-cuda,rht=16", "nvfp4:contract=fouroversix-cuda,rht=16",
+     "nvfp4:contract=fouroversix-cuda,scale=tensor,block=1d,select=static6,metric=exact,"
+     "e4m3max=448,scalar-div=exact,neg-zero=keep,ragged=pad,nibbles=low-first,layout=128x4,"
+     "rht=16,rht-signs=fixed,rht-sum=seq,round=rne"},
+    {"hif4:ties=sr", "hif4:round=sr",
+     hif4(kGcc, "lsb", "bytes") + ",rht=none,round=sr,sr=soft,sr-stream=index,seed=0"},
+    {"hif4:seed=18446744073709551615,sr=soft,round=sr", "hif4:round=sr,seed=18446744073709551615",
+     hif4(kGcc, "lsb", "bytes") +
+         ",rht=none,round=sr,sr=soft,sr-stream=index,seed=18446744073709551615"},
 };
 
 }  // namespace
@@ -236,83 +252,14 @@ TEST_CASE("typed recipes have the canonical and the full form of the specificati
   }
 }
 
-TEST_CASE("a bad recipe is a usage error whose one sentence says what is wrong and what is legal") {
-  for (const BadCase& c : kBadCases) {
-    CAPTURE(c.typed);
-    std::string message = "no error";
-    try {
-      parse_recipe(c.typed);
-    } catch (const Error& error) {
-      message = error.what();
-      CHECK(error.exit_code() == 2);
-    }
-    CAPTURE(message);
-    CHECK(message.find(std::string("recipe \"") + c.typed + "\"") == 0);
-    CHECK(message.find('\n') == std::string::npos);
-    for (const char* part : c.parts) CHECK(message.find(part) != std::string::npos);
-  }
-}
-
-TEST_CASE("a far-fetched suggestion is not made") {
-  for (const char* typed : {"int8", "mxfp4:block=32", "hif4:contract=te", "nvfp4:select=mse"}) {
-    CAPTURE(typed);
-    std::string message;
-    try {
-      parse_recipe(typed);
-    } catch (const Error& error) {
-      message = error.what();
-    }
-    CHECK(!message.empty());
-    CHECK(message.find("did you mean") == std::string::npos);
-  }
-}
-
-TEST_CASE("every single-key override of every contract survives printing and parsing") {
-  int checked = 0;
-  for (const FormatRow& row : all_formats()) {
-    for (const ContractInfo& contract : contracts_of(row.family, row.format.name)) {
-      const std::string start =
-          std::string(row.format.name) + ":contract=" + std::string(contract.name);
-      const Recipe plain = parse_recipe(start);
-      CHECK(same_bits(parse_recipe(to_string(plain)), plain));
-      for (const KeyHelp& key : recipe_keys(row.family)) {
-        if (key.key == "contract") continue;
-        std::set<std::string> full_forms;
-        for (std::string value : split(key.values, '|')) {
-          const bool is_bits = value.rfind("0x", 0) == 0;
-          if (is_bits) value = "0x3f812345";
-          std::string typed = start + "," + std::string(key.key) + "=" + value;
-          if (key.key == "g") typed += ",scale=given";
-          if (value == "given") typed += ",g=0x3f812345";
-          // The other scale rules have one arithmetic only.
-          if (key.key == "scale-arith") typed += ",scale-rule=rceil";
-          CAPTURE(typed);
-          const Recipe recipe = parse_recipe(typed);
-          const std::string canonical = to_string(recipe), full = to_full_string(recipe);
-          CAPTURE(canonical);
-          CHECK(same_bits(parse_recipe(canonical), recipe));
-          CHECK(same_bits(parse_recipe(full), recipe));
-          CHECK(to_string(parse_recipe(full)) == canonical);
-          CHECK(to_full_string(parse_recipe(canonical)) == full);
-          CHECK(canonical.size() <= full.size());
-          full_forms.insert(full);
-          ++checked;
-        }
-        // No two values of a key mean the same.
-        CHECK(full_forms.size() == split(key.values, '|').size());
-      }
-    }
-  }
-  // 5 formats x 5 contracts x 23 values, 15 values of one contract, 3 contracts x 31 values.
-  CHECK(checked == 5 * 5 * 23 + 15 + 3 * 31);
-}
-
 TEST_CASE("options hold what the recipe says") {
   const Recipe mx = parse_recipe(
       "mxfp8e4m3:contract=torchao-even,ties=zero,top=254,nan=drop,"
-      "inf=254,zero-sign=set,ragged=error");
+      "inf=254,zero-sign=set,ragged=error,zero-block=refuse,block=16,narrow=bf16");
   CHECK(mx.family == Family::kMx);
   CHECK(mx.format.element == kE4M3);
+  CHECK(mx.format.block == 16);
+  CHECK(mx.format.levels[0].group == 16);
   CHECK(mx.mx.scale_rule == MxScaleRule::kEven);
   CHECK(mx.mx.scale_arith == MxScaleArith::kField);
   CHECK(mx.mx.ties == Rounding::kZero);
@@ -320,12 +267,21 @@ TEST_CASE("options hold what the recipe says") {
   CHECK(mx.mx.nan == MxNan::kDrop);
   CHECK(mx.mx.inf == MxInf::k254);
   CHECK(mx.mx.zero_sign == ZeroSign::kSet);
+  CHECK(mx.mx.zero_block == kRefuseZeroBlock);
+  CHECK(mx.mx.narrow_bf16);
   CHECK(mx.ragged() == Ragged::kError);
   CHECK(mx.source_refuses_ragged);
   CHECK(!mx.needs_amax());
-  CHECK(mx.casts_f64_directly());
+  CHECK(!mx.casts_f64_directly());  // narrow=bf16 is defined on binary32
   CHECK(!mx.packs_nibbles());
+  CHECK(parse_recipe("mxfp4").casts_f64_directly());
   CHECK(parse_recipe("mxfp4:zero-sign=drop").mx.zero_sign == ZeroSign::kDrop);
+  // mx.md 3: field-up divides by 6, by 4 under fos-static4.
+  CHECK(parse_recipe("mxfp4:scale-rule=field-up").mx.divisor == 6);
+  CHECK(parse_recipe("mxfp4:contract=fos-static4").mx.divisor == 4);
+  const Recipe square = parse_recipe("mxfp4:contract=fos-static6,block=2d");
+  CHECK(square.is_2d());
+  CHECK(square.format.block_rows == 32);
 
   const Recipe nv = parse_recipe(
       "nvfp4:scale=given,g=0x42280000,amax=0x40000000,neg-zero=drop,"
@@ -355,6 +311,34 @@ TEST_CASE("options hold what the recipe says") {
   CHECK(hi.hif4.cast == Hif4Cast::kNone);
   CHECK(hi.hif4.search == Hif4Search::kLevel1);
   CHECK(hi.ragged() == Ragged::kError);
+  CHECK(parse_recipe("hif4:geometry=64x64").format.block_rows == 64);
+
+  const Recipe i4 = parse_recipe("int4:contract=skyrl,group=64,scale-div=7,qmin=-7");
+  CHECK(i4.int4.scale_div_x2 == 14);
+  CHECK(i4.int4.qmin == -7);
+  CHECK(i4.format.block == 64);
+  CHECK(i4.format.levels[0].kind == ScaleKind::kBfloat16);
+  CHECK(i4.format.element.sign_code == SignCode::kTwosComplement);
+  CHECK(parse_recipe("int4").format.element.sign_code == SignCode::kTwosComplementFull);
+  CHECK(parse_recipe("int4:dtype=f32").format.scale_bytes == 4);
+  CHECK(parse_recipe("int4:contract=miles-train").format.scale_bytes == 4);
+  CHECK(parse_recipe("int4:contract=rtp-llm").format.scale_bytes == 1);
+
+  const Recipe f8 = parse_recipe("fp8:contract=hf-block");
+  CHECK(f8.format.block == 128);
+  CHECK(f8.format.block_rows == 128);
+  CHECK(parse_recipe("fp8:elem=e5m2").format.element == kE5M2);
+  CHECK(parse_recipe("fp8:gran=row").scales_rows());
+  CHECK(parse_recipe("fp8:gran=tensor").format.scale_bytes == 0);
+  CHECK(parse_recipe("fp8:contract=deepgemm,scale-fmt=ue8m0").format.scale_bytes == 1);
+  CHECK(parse_recipe("bf16").code_bytes() == 2);
+
+  const Recipe seeded = parse_recipe("mxfp4:rht=128,rht-signs=none,round=sr,seed=12");
+  CHECK(seeded.rht.size == 128);
+  CHECK(seeded.rht.signs == 1);
+  CHECK(seeded.sr.enabled);
+  CHECK(seeded.sr.seed == 12);
+  CHECK(seeded.element_ties() == Rounding::kStochastic);
 }
 
 TEST_CASE("the element of HiFX follows the width") {
@@ -366,69 +350,86 @@ TEST_CASE("the element of HiFX follows the width") {
   CHECK(!parse_recipe("hif4:width=5").packs_nibbles());
 }
 
-TEST_CASE("the tensor maximum is measured only where an outer scale comes from it") {
-  struct AmaxCase {
-    const char* recipe;
-    bool needs;
-  };
-  const AmaxCase cases[] = {
+TEST_CASE("the maximum is measured only where an outer scale or a score comes from it") {
+  const std::pair<const char*, bool> cases[] = {
       {"nvfp4", true},
       {"nvfp4:block=2d", true},
       {"nvfp4:scale=row", true},
       {"nvfp4:amax=0x3f800000", false},
       {"nvfp4:scale=none", false},
       {"nvfp4:scale=given,g=0x3f800000", false},
-      {"nvfp4:scale=given,g=0x3f800000,amax=0x3f800000", false},
+      {"nvfp4:scale=given,g=0x3f800000,select=mse", true},  // score=amax
+      {"nvfp4:scale=given,g=0x3f800000,select=mse,metric=fast", false},
+      {"nvfp4:scale=given,g=0x3f800000,amax=0x3f800000,select=mse", false},
+      {"fp8", false},
+      {"fp8:gran=tensor", true},
+      {"fp8:gran=row", true},
+      {"fp8:contract=vllm-kv", false},  // the scale is given
+      {"int4", false},
       {"mxfp4", false},
       {"hif4", false},
   };
-  for (const AmaxCase& c : cases) {
-    CAPTURE(c.recipe);
-    CHECK(parse_recipe(c.recipe).needs_amax() == c.needs);
+  for (const auto& [text, needs] : cases) {
+    CAPTURE(text);
+    CHECK(parse_recipe(text).needs_amax() == needs);
   }
 }
 
 TEST_CASE("contracts whose source refuses ragged rows say so and quantize them all the same") {
   // hif4.md 2.1 column "length", mx.md 3 column "ragged (source)", layouts.md 3.
-  struct RaggedCase {
-    const char* recipe;
-    bool refuses;
-  };
-  const RaggedCase cases[] = {
+  const std::pair<const char*, bool> cases[] = {
       {"hif4:contract=gcc", false},
       {"hif4:contract=amct", true},
       {"hif4:contract=a6", true},
       {"nvfp4:contract=te", true},
+      {"nvfp4:contract=fouroversix", false},
       {"mxfp4:contract=torchao-rceil", true},
       {"mxfp4:contract=ocp-floor-rne", true},
+      {"mxfp4:contract=ggml-cpu", true},
+      {"mxfp4:contract=microx-torch", false},
+      {"mxfp4:contract=modelopt-qtensor", false},
   };
-  for (const RaggedCase& c : cases) {
-    CAPTURE(c.recipe);
-    CHECK(parse_recipe(c.recipe).source_refuses_ragged == c.refuses);
-    CHECK(parse_recipe(c.recipe).ragged() == Ragged::kPad);
+  for (const auto& [text, refuses] : cases) {
+    CAPTURE(text);
+    CHECK(parse_recipe(text).source_refuses_ragged == refuses);
+    CHECK(parse_recipe(text).ragged() == Ragged::kPad);
   }
+  CHECK(parse_recipe("mxfp4:contract=pychop").ragged() == Ragged::kFlat);
 }
 
-TEST_CASE("help lists every format, one default contract per family and a meaning per key") {
-  std::vector<std::string> names;
-  for (const FormatRow& row : all_formats()) {
-    names.emplace_back(row.format.name);
+TEST_CASE("help lists every format, its default contract, and a meaning for every key") {
+  const std::pair<const char*, const char*> expected[] = {{"mxfp4", "torchao-rceil"},
+                                                          {"mxfp6e2m3", "torchao-rceil"},
+                                                          {"mxfp6e3m2", "torchao-rceil"},
+                                                          {"mxfp8e4m3", "torchao-rceil"},
+                                                          {"mxfp8e5m2", "torchao-rceil"},
+                                                          {"mxint8", "microx-cuda"},
+                                                          {"mxint4", "microx-cuda"},
+                                                          {"nvfp4", "te"},
+                                                          {"if4", "fouroversix"},
+                                                          {"nvint4", "fouroversix"},
+                                                          {"hif4", "gcc"},
+                                                          {"int4", "ct-rtn"},
+                                                          {"fp8", "te"},
+                                                          {"bf16", "bf16"}};
+  REQUIRE(all_formats().size() == std::size(expected));
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    const FormatRow& row = all_formats()[i];
+    CHECK(row.format.name == expected[i].first);
+    CHECK(row.default_contract == expected[i].second);
     CHECK(!row.summary.empty());
     CHECK(!row.source.empty());
-  }
-  CHECK(names == std::vector<std::string>{"mxfp4", "mxfp6e2m3", "mxfp6e3m2", "mxfp8e4m3",
-                                          "mxfp8e5m2", "nvfp4", "hif4", "bf16"});
-  const std::pair<Family, const char*> defaults[] = {
-      {Family::kMx, "torchao-rceil"}, {Family::kNvfp4, "te"}, {Family::kHif4, "gcc"}};
-  for (const auto& [family, name] : defaults) {
-    int count = 0;
-    for (const ContractInfo& info : contracts_of(family, "custom")) {
-      if (!info.is_default) continue;
-      ++count;
-      CHECK(info.name == name);
+    CHECK(parse_recipe(row.format.name).contract == expected[i].second);
+    std::set<std::string_view> names;
+    int defaults = 0;
+    for (const ContractInfo& info : contracts_of(row.family, row.format.name)) {
+      CHECK(names.insert(info.name).second);
+      CHECK(!info.source.empty());
+      defaults += info.is_default;
+      CHECK(info.is_default == (info.name == expected[i].second));
     }
-    CHECK(count == 1);
-    for (const KeyHelp& key : recipe_keys(family)) {
+    CHECK(defaults == 1);
+    for (const KeyHelp& key : recipe_keys(row.family)) {
       CAPTURE(key.key);
       CHECK(!key.values.empty());
       CHECK(!key.meaning.empty());

@@ -1,0 +1,114 @@
+// cpu_runs.h: helpers of kernels whose blocks are long and have one number as scale (INT4, FP8),
+// private to sim. The scale of a block is computed by the codec text with Lane<1>; its elements
+// then go through the same text in runs, a lane being an element, without any transposition.
+#pragma once
+#include <cstring>
+
+#include "formats/amax.h"
+#include "sim/cpu_kernels.h"
+
+namespace fp4scope {
+
+template <int W>
+struct ByteLane {
+  typedef std::uint8_t V __attribute__((vector_size(W)));
+};
+
+// Encoder::code<L>(x) for n elements.
+template <int W, class Encoder>
+FP4SCOPE_INLINE void encode_run(const Encoder& encoder, const float* x, std::int64_t n,
+                                std::uint8_t* codes) {
+  std::int64_t i = 0;
+  if constexpr (W > 1) {
+    for (; i + W <= n; i += W) {
+      typename Lane<W>::F v;
+      std::memcpy(&v, x + i, sizeof v);
+      const auto bytes =
+          __builtin_convertvector(encoder.template code<Lane<W>>(v), typename ByteLane<W>::V);
+      std::memcpy(codes + i, &bytes, W);
+    }
+  }
+  for (; i < n; ++i) codes[i] = static_cast<std::uint8_t>(encoder.template code<Lane<1>>(x[i]));
+}
+// A block with `valid` elements; the rest is +0.
+template <int W, class Encoder>
+FP4SCOPE_INLINE void encode_block(const Encoder& encoder, const float* x, std::int64_t valid,
+                                  std::int64_t block, std::uint8_t* codes) {
+  encode_run<W>(encoder, x, valid, codes);
+  if (valid == block) return;
+  const std::uint32_t padding = encoder.template code<Lane<1>>(0.0f);
+  std::memset(codes + valid, static_cast<int>(padding), static_cast<std::size_t>(block - valid));
+}
+
+// Decoder::value<L>(code) for n codes.
+template <int W, class Decoder>
+FP4SCOPE_INLINE void decode_run(const Decoder& decoder, const std::uint8_t* codes, std::int64_t n,
+                                float* values) {
+  std::int64_t i = 0;
+  if constexpr (W > 1) {
+    for (; i + W <= n; i += W) {
+      typename ByteLane<W>::V bytes;
+      std::memcpy(&bytes, codes + i, W);
+      const auto v =
+          decoder.template value<Lane<W>>(__builtin_convertvector(bytes, typename Lane<W>::U));
+      std::memcpy(values + i, &v, sizeof v);
+    }
+  }
+  for (; i < n; ++i) values[i] = decoder.template value<Lane<1>>(codes[i]);
+}
+
+// Largest magnitudes of a piece of a block: of the numbers, and of everything (NaN is above Inf).
+struct RunMaximum {
+  std::uint32_t amax = 0, any = 0;
+  bool has_nan() const { return any > kInfBits; }
+  bool is_finite() const { return any < kInfBits; }
+};
+FP4SCOPE_INLINE void include_run(RunMaximum& m, const float* x, std::int64_t n) {
+  std::uint32_t amax = m.amax, any = m.any;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t bits = bit_cast<std::uint32_t>(x[i]);
+    amax = max_of(amax, magnitude_without_nan(bits));
+    any = max_of(any, bits & kMagnitudeMask);
+  }
+  m = {amax, any};
+}
+
+// Kernel::quantize<W>(task) and Kernel::decode<W>(task), compiled for each instruction set.
+template <class Kernel>
+void run_quantize_reference(QuantizeTask& task) {
+  Kernel::template quantize<1>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX2)]] void run_quantize_avx2(QuantizeTask& task) {
+  Kernel::template quantize<8>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX512)]] void run_quantize_avx512(QuantizeTask& task) {
+  Kernel::template quantize<16>(task);
+}
+template <class Kernel>
+void run_decode_reference(const DecodeTask& task) {
+  Kernel::template decode<1>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX2)]] void run_decode_avx2(const DecodeTask& task) {
+  Kernel::template decode<8>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX512)]] void run_decode_avx512(const DecodeTask& task) {
+  Kernel::template decode<16>(task);
+}
+template <class Kernel>
+void (*run_quantize_for(Isa isa))(QuantizeTask&) {
+  return isa == Isa::kAvx512 ? run_quantize_avx512<Kernel>
+         : isa == Isa::kAvx2 ? run_quantize_avx2<Kernel>
+                             : run_quantize_reference<Kernel>;
+}
+template <class Kernel>
+void (*run_decode_for(Isa isa))(const DecodeTask&) {
+  return isa == Isa::kAvx512 ? run_decode_avx512<Kernel>
+         : isa == Isa::kAvx2 ? run_decode_avx2<Kernel>
+                             : run_decode_reference<Kernel>;
+}
+
+}  // namespace fp4scope
