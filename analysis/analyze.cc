@@ -138,11 +138,11 @@ Maps make_maps(const Job& job) {
   return maps;
 }
 
-// The recipes that `chosen` accepts. `row_length`: columns of the tensor as stored, within which
-// groups of the Hadamard transform have to end.
+// The recipes that `chosen` accepts. `stored`: the tensor as it is, whose rows groups of the
+// Hadamard transform must not cross.
 TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
                              const std::function<bool(const Recipe&)>& chosen,
-                             std::int64_t row_length, std::vector<ErrorRecord>& errors) {
+                             const TensorInfo& stored, std::vector<ErrorRecord>& errors) {
   const AnalyzeOptions& options = run.options;
   const TensorInfo& tensor = run.tensor;
   const std::int64_t rows = tensor.rows(), cols = tensor.cols();
@@ -159,7 +159,7 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     const Recipe& recipe = options.recipes[i];
     if (!chosen(recipe)) continue;
     try {
-      require_whole_groups(recipe, row_length);
+      require_shape(recipe, stored);
     } catch (const Error& e) {
       fail(recipe, e);
       continue;
@@ -288,12 +288,12 @@ TensorOutcome analyze_all(const TensorRun& run, const std::vector<const Backend*
     return recipe.ragged() == Ragged::kFlat && cols > 0 && cols % recipe.format.block != 0;
   };
   TensorOutcome outcome = analyze_tensor(
-      run, backends, [&](const Recipe& r) { return !crosses(r); }, cols, errors);
+      run, backends, [&](const Recipe& r) { return !crosses(r); }, run.tensor, errors);
   const auto& recipes = run.options.recipes;
   if (outcome.stopped || std::none_of(recipes.begin(), recipes.end(), crosses)) return outcome;
   const FlatView view(run.source, run.tensor);
   const TensorRun flat_run{view, view.tensors()[0], run.options, run.threads, [](std::int64_t) {}};
-  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, cols, errors);
+  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, run.tensor, errors);
   if (flat.stopped) return flat;
   for (std::size_t i = 0; i < flat.rows.size(); ++i) {
     Row& row = flat.rows[i];

@@ -117,7 +117,7 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
 
 void refuse_shape(const Recipe& recipe, const Job& job) {
   try {
-    require_whole_groups(recipe, job.planes.cols);
+    require_shape(recipe, *job.moved);
   } catch (const Error& e) {
     throw Error(e.kind(), fmt::format("{}: {}", where(*job.stored), e.what()));
   }

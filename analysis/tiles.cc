@@ -97,7 +97,9 @@ Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>
   return out;
 }
 
-void require_whole_groups(const Recipe& recipe, std::int64_t cols) {
+void require_shape(const Recipe& recipe, const TensorInfo& tensor) {
+  const std::int64_t cols = tensor.cols();
+  require_random_shape(recipe, tensor.rows(), cols, source_type(tensor.dtype));
   if (recipe.rht.size == 0 || cols % recipe.rht.size == 0) return;
   throw Error(ErrorKind::kData, "expected rows of a multiple of " +
                                     std::to_string(recipe.rht.size) +

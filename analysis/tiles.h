@@ -45,8 +45,9 @@ struct TileBuffer {
 // The tile after the transform of the recipe, with its values in `storage`; the tile itself for
 // recipes without one.
 Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>& storage);
-// Throws Error(kData) where a row does not hold whole groups of the transform.
-void require_whole_groups(const Recipe& recipe, std::int64_t cols);
+// Throws Error(kData) where a row does not hold whole groups of the transform, or where the source
+// of the random numbers does not run.
+void require_shape(const Recipe& recipe, const TensorInfo& tensor);
 
 // Calls body(tile index, thread) for every tile, in parallel, and returns true; false when `stop`
 // was set before all of them ran. The exception of the lowest failing tile is rethrown after the

@@ -17,7 +17,7 @@ struct Lut {
 };
 
 // Largest magnitude, what a scale maps the maximum to.
-constexpr float lut_max(const Lut& lut) {
+FP4SCOPE_HD constexpr float lut_max(const Lut& lut) {
   float largest = 0.0f;
   for (int i = 0; i < lut.count; ++i) {
     largest = max_of(largest, lut.value[i] < 0.0f ? -lut.value[i] : lut.value[i]);
@@ -26,7 +26,7 @@ constexpr float lut_max(const Lut& lut) {
 }
 // Which of two entries is nearer to v, by their midpoint: 2v and the sum of two table values are
 // exact in binary64 unless the values are more than 2^28 apart. Scalar only.
-constexpr std::uint32_t lut_encode(const Lut& lut, float v) {
+FP4SCOPE_HD constexpr std::uint32_t lut_encode(const Lut& lut, float v) {
   int best = 0;
   for (int i = 1; i < lut.count; ++i) {
     const double a = lut.value[best], b = lut.value[i], twice = 2.0 * static_cast<double>(v);

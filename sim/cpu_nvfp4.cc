@@ -3,7 +3,6 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <cstring>
 
-#include "formats/codecs/nvfp4_decode.h"
 #include "sim/nvfp4_panels.h"
 #include "sim/rcp_table.h"
 
@@ -155,7 +154,7 @@ void nvfp4_refuse_nan(QuantizeTask& task, std::int64_t row) {
       task.refusal = "contract compressed-tensors defines no code for NaN";
       break;
     default:
-      task.refusal = "contract mlx-cpu defines no code for NaN";
+      task.refusal = "contract mlx-cpu defines no code for NaN, which 0/0 in a zero block is too";
       break;
   }
 }

@@ -335,4 +335,19 @@ void apply_shape(Recipe& recipe) {
   }
 }
 
+void check_shape(const Recipe& recipe) {
+  if (recipe.shape.empty() || recipe.family != Family::kNvfp4) return;
+  const bool has_outer = recipe.format.levels[0].group == 0;
+  const bool is_row = recipe.shape.find("/row:") != std::string::npos;
+  const OuterScale scale = recipe.nvfp4.scale;
+  if (!has_outer && scale != OuterScale::kNone) {
+    contradiction(recipe, "the shape has no tensor or row scale, so scale=none only");
+  }
+  if (has_outer && is_row != (scale == OuterScale::kRow)) {
+    contradiction(recipe, is_row
+                              ? "the shape has a scale per row, so scale=row only"
+                              : "the shape has a tensor scale, so scale=row does not go with it");
+  }
+}
+
 }  // namespace fp4scope

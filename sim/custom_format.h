@@ -44,5 +44,7 @@ Recipe custom_recipe(std::string_view shape, const FormatLibrary& library = {});
 void choose_custom_family(Recipe& recipe, std::string_view contract);
 // What the shape says about options (scale=tensor|row|none, group), after the contract was applied.
 void apply_shape(Recipe& recipe);
+// Throws Error(kUsage) where a key contradicts the shape (scale=row under tensor:f32).
+void check_shape(const Recipe& recipe);
 
 }  // namespace fp4scope

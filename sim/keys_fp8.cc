@@ -195,12 +195,18 @@ void check_bits(const Recipe& recipe) {
   if (kIsKv(recipe) && (o.g_bits == 0 || o.g_bits >= kInfinityBits))
     contradiction(recipe,
                   fmt::format("g=0x{:08x} is not a finite positive binary32 number", o.g_bits));
-  const std::pair<std::string_view, std::uint32_t> magnitudes[] = {
-      {"eps", o.eps_bits}, {"amax", o.amax_bits}, {"upper-bound", o.bound_bits}};
-  for (const auto& [key, bits] : magnitudes)
-    if (bits > kInfinityBits)
-      contradiction(recipe,
-                    fmt::format("{}=0x{:08x} is not a binary32 number of at least +0", key, bits));
+  // A NaN in the history of te-delayed has a meaning (spec/more.md 2.1).
+  constexpr std::uint32_t kLargestNan = 0x7fffffffu;
+  const struct {
+    std::string_view key;
+    std::uint32_t bits, most;
+  } magnitudes[] = {{"eps", o.eps_bits, kInfinityBits},
+                    {"amax", o.amax_bits, kLargestNan},
+                    {"upper-bound", o.bound_bits, kInfinityBits}};
+  for (const auto& m : magnitudes)
+    if (m.bits > m.most)
+      contradiction(recipe, fmt::format("{}=0x{:08x} is not a binary32 number of at least +0",
+                                        m.key, m.bits));
 }
 
 // Refuses granularities and scale types that the source of the contract does not have.

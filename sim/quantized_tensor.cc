@@ -82,7 +82,9 @@ void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t
 
 namespace {
 
-void refuse_shape(const Recipe& recipe, std::int64_t cols) {
+void refuse_shape(const Recipe& recipe, const TensorView& x) {
+  require_random_shape(recipe, x.rows, x.cols, x.source);
+  const std::int64_t cols = x.cols;
   if (recipe.ragged() == Ragged::kError && cols % recipe.format.block != 0) {
     throw Error(ErrorKind::kData, "recipe " + to_string(recipe) +
                                       ": expected rows of a multiple of " +
@@ -123,7 +125,7 @@ std::vector<OuterScale32> outer_scales(const TensorView& x, const Recipe& recipe
 
 std::vector<float> fake_quantize(const TensorView& source, const Recipe& recipe,
                                  const Backend& backend) {
-  refuse_shape(recipe, source.cols);
+  refuse_shape(recipe, source);
   std::vector<float> storage, values(static_cast<std::size_t>(source.rows * source.cols));
   TensorView x = transformed(source, recipe, storage);
   std::vector<float> flat;
@@ -155,7 +157,7 @@ std::vector<float> fake_quantize(const TensorView& source, const Recipe& recipe,
 }
 
 QuantizedTensor quantize(const TensorView& source, const Recipe& recipe, const Backend& backend) {
-  refuse_shape(recipe, source.cols);
+  refuse_shape(recipe, source);
   const bool crosses = recipe.ragged() == Ragged::kFlat && source.cols % recipe.format.block != 0;
   if (recipe.keeps_nan_elements() || crosses) {
     throw Error(ErrorKind::kUnsupported,

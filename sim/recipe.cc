@@ -401,6 +401,7 @@ Recipe parse_recipe(std::string_view typed, std::shared_ptr<const FormatLibrary>
   const FamilyKeys& keys = keys_of(recipe.family);
   keys.check(recipe);
   check_transforms(recipe);
+  check_shape(recipe);
   keys.finish(recipe);
   return recipe;
 }

@@ -5,6 +5,7 @@
 // of each row, then their maximum. x[n] -> codes[n], scale, choice; Lane<W> holds W blocks.
 #pragma once
 #include "formats/amax.h"
+#include "formats/codecs/nvfp4_decode.h"
 #include "formats/codecs/nvfp4_element.h"
 
 namespace fp4scope {

@@ -26,7 +26,8 @@ struct Nvfp4Rules {
   }
   // 448, or the key e4m3max; another scale type aims at its own largest number.
   FP4SCOPE_HD constexpr float ceiling() const {
-    return scale == kUE4M3 ? static_cast<float>(options.e4m3max) : scale_max();
+    const MinifloatSpec e4m3 = kUE4M3;  // device code has no address of a host constant
+    return scale == e4m3 ? static_cast<float>(options.e4m3max) : scale_max();
   }
   // What the block maximum is mapped to.
   FP4SCOPE_HD constexpr float target() const {

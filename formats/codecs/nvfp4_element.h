@@ -45,7 +45,8 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_unsaturated(typename L::F y) {
 }
 
 // mlx-cpu, scalar only: the first nearest entry of [0..6, -0..-6], every difference rounded to the
-// input type. A NaN (0/0 in a zero block) is nearer to nothing and takes the first.
+// input type. An infinity (nothing but zero is left of the scale) is as far from all of them and
+// takes the first; a NaN is refused by the caller.
 FP4SCOPE_HD constexpr std::uint32_t nvfp4_first_nearest(DType16 dtype, float y) {
   const auto distance = [&](std::uint32_t code) {
     const float d = round_to_dtype<Lane<1>>(dtype, y - decode<Lane<1>>(kE2M1, code));
@@ -61,8 +62,6 @@ FP4SCOPE_HD constexpr std::uint32_t nvfp4_first_nearest(DType16 dtype, float y) 
   }
   return best;
 }
-
-inline constexpr MinifloatSpec kIf4Integer = integer_spec(4, 0, SignCode::kTwosComplement);
 
 // One element. `integer`: the INT4 candidate of if4. `random`: a byte of stochastic rounding,
 // scalar only. `refused` gathers the lanes whose element the source defines no code for.
@@ -90,8 +89,10 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_element(const Nvfp4Rules& r, typenam
       refused = refused | nan_flag(bit_cast<U>(y));
       if (integer || r.element.is_twos_complement()) {
         const F scaled = integer ? y * 1.16666666f : y;
-        e.code = encode<L>(integer ? kIf4Integer : r.element, Rounding::kEven, scaled);
-        e.value = decode<L>(integer ? kIf4Integer : r.element, e.code);
+        const MinifloatSpec int4 = integer_spec(4, 0, SignCode::kTwosComplement);
+        const MinifloatSpec spec = integer ? int4 : r.element;
+        e.code = encode<L>(spec, Rounding::kEven, scaled);
+        e.value = decode<L>(spec, e.code);
         return e;
       }
       e = nvfp4_unsaturated<L>(y);
@@ -103,7 +104,7 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_element(const Nvfp4Rules& r, typenam
       return e;
     case Nvfp4Order::kMlxCpu:
       if constexpr (L::kWidth == 1) {
-        refused = refused | nan_flag(bit_cast<U>(x));
+        refused = refused | nan_flag(bit_cast<U>(y));
         e.code = nvfp4_first_nearest(r.dtype, round_to_dtype<L>(r.dtype, y));
         if (!drop) e.code = select(x == F{}, (bit_cast<U>(x) >> 31) << 3, e.code);
       }

@@ -11,11 +11,12 @@
 //   mlx-*                             fl(fl(fl(q*sf) * amax) / 2688); scale=none: fl(q*sf)
 //   onednn                            fl(q*sf)
 //   flashinfer-kv                     fl(fl(q*sf) * g), g the decode scale
-// scale=none is g = 1 everywhere. mlx-cpu (mlx/ops.cpp 0087b78, fp_quantize): s = dt(bmax/6), dt of
-// the input type; sf = E4M3 of s, saturating; y = dt(x/sf); the code is the first entry of [0..6,
-// -0..-6] with the least dt(|y - entry|), the first one where y is NaN (0/0 in a zero block). NaN
-// elements under fouroversix, compressed-tensors and mlx-cpu, and all-zero tensors under
-// fouroversix-cuda, are refused: the sources define no codes for them.
+// scale=none is g = 1 everywhere.
+// mlx-cpu (array expressions of mlx/ops.cpp, fp_quantize): s = dt(bmax/6) with dt of the input
+// type, sf = E4M3 of s, saturating; y = dt(x/sf); the code is the first entry of [0..6, -0..-6]
+// with the least dt(|y - entry|). Refused, since the sources define no codes: a NaN element under
+// fouroversix, compressed-tensors and mlx-cpu, zeros under a zero scale (0/0) under mlx-cpu, and an
+// all-zero tensor under fouroversix-cuda.
 #pragma once
 #include "formats/contracts/options.h"
 
@@ -134,7 +135,9 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
      "a zero block divides 0 by 0: its codes are 7 under a zero scale"},
     {"mlx-cpu", nvfp4_options(Nvfp4Order::kMlxCpu), Ragged::kError, "MLX 846d176 mlx/ops.cpp",
      Evidence::kRead, "", "nvfp4", "",
-     "array arithmetic in the type of the input, never run against the source"},
+     "array arithmetic in the type of the input, never run against the source; a zero block "
+     "divides 0 "
+     "by 0 and is refused"},
     {"onednn", nvfp4_options(Nvfp4Order::kOnednn), Ragged::kError,
      "oneDNN 3f27bec src/cpu/matmul/ref_matmul.cpp (dynamic_fp)", Evidence::kRead, "", "nvfp4", "",
      "the smallest block scale is 0.125, so blocks below 0.03125 become zero"},

@@ -70,7 +70,7 @@ struct Nvfp4Options {
   bool has_amax = false;        // `amax` was given and replaces the measured tensor amax
   std::uint32_t amax_bits = 0;
   // Whether two candidates compete in each block.
-  constexpr bool is_adaptive() const {
+  FP4SCOPE_HD constexpr bool is_adaptive() const {
     return select == Select::kMse || select == Select::kMae || select == Select::kAbsmax;
   }
   constexpr bool operator==(const Nvfp4Options&) const = default;

@@ -196,7 +196,7 @@ const BadCase kBadCases[] = {
     {"fp8:contract=vllm-kv,g=0xbf800000", {"not a finite positive"}},
     {"fp8:contract=vllm-kv,g=0x7f800000", {"not a finite positive"}},
     {"fp8:contract=te-delayed,amax=0x80000000", {"amax=0x80000000 is not a binary32 number of at"}},
-    {"fp8:contract=te-delayed,amax=0x7fc00000", {"amax=0x7fc00000 is not a binary32 number of at"}},
+    {"fp8:contract=te-delayed,amax=0xbf800000", {"amax=0xbf800000 is not a binary32 number of at"}},
     {"fp8:eps=0xb8d1b717", {"eps=0xb8d1b717 is not a binary32 number of at least +0"}},
     {"fp8:contract=fbgemm-cuda,upper-bound=0x7fc00000", {"upper-bound=0x7fc00000 is not"}},
     {"fp8:contract=verl-dsv4,scale-fmt=f32", {"verl-dsv4 has powers of two only"}},
