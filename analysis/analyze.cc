@@ -14,6 +14,7 @@
 #include "analysis/metrics/figures.h"
 #include "analysis/metrics/totals.h"
 #include "analysis/tiles.h"
+#include "sim/custom_format.h"
 #include "sim/error.h"
 #include "sim/rcp_table.h"
 
@@ -52,8 +53,7 @@ void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, c
 #pragma omp critical(fp4scope_job_failure)
     if (index < job.failed_tile) {
       job.failed_tile = index;
-      job.failure =
-          Error(e.kind(), "row " + std::to_string(span.row + e.row()) + " holds " + e.what());
+      job.failure = Error(e.kind(), "row " + std::to_string(span.row + e.row()) + ": " + e.what());
     }
     return;
   }
@@ -258,6 +258,9 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     if (!job.recipe->note.empty()) row.notes.emplace_back(job.recipe->note);
     if (const std::string table = rcp_table_note(*job.recipe); !table.empty()) {
       row.notes.push_back(table);
+    }
+    if (job.recipe->library) {
+      row.notes.push_back("names of the format file with XXH3-64 " + job.recipe->library->hash);
     }
     if (job.recipe->rht.size != 0) {
       row.notes.emplace_back("figures compare with the tensor after the Hadamard transform");

@@ -68,7 +68,9 @@ struct QuantizeOptions {
   std::string backend = "auto";
   int threads = 0;
   std::string dtype_hint;
-  std::shared_ptr<const FormatLibrary> library;  // dequantize: names of a recorded custom: recipe
+  // dequantize: what the recorded recipe needs; quantize has them in its recipe.
+  std::shared_ptr<const FormatLibrary> library;
+  std::shared_ptr<const RcpTable> user_rcp;
   const std::atomic<bool>* stop = nullptr;
 };
 struct QuantizedTensorInfo {
@@ -79,6 +81,7 @@ struct QuantizedTensorInfo {
 struct QuantizeResult {
   std::vector<QuantizedTensorInfo> tensors;
   std::vector<std::string> skipped;  // tensors that hold no real numbers, with the reason
+  std::vector<std::string> notes;    // what a user of the output must know
   std::string backend;
   int threads = 1;
   std::vector<Report::Source> sources;

@@ -15,8 +15,10 @@
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
 #include "analysis/tiles.h"
+#include "sim/custom_format.h"
 #include "sim/error.h"
 #include "sim/quantized_tensor.h"
+#include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
@@ -40,8 +42,8 @@ struct Job {
 
 class LayoutReader {
  public:
-  LayoutReader(const TensorSource& source, const Recipe& recipe)
-      : source_(source), recipe_(recipe), path_(printable(source.info().path)) {
+  LayoutReader(const TensorSource& source, const Recipe& recipe, const Backend& backend)
+      : source_(source), recipe_(recipe), backend_(backend), path_(printable(source.info().path)) {
     for (const TensorInfo& tensor : source.tensors()) planes_.emplace(tensor.name, &tensor);
   }
 
@@ -130,12 +132,17 @@ class LayoutReader {
                                 "more",
                                 path_, in_quotes(amax->name), amax_values[i], i));
       }
-      // Some contracts have the scale 0 or infinity for a row of zeros.
-      if (amax_values[i] != 0 && (!std::isfinite(scale_values[i]) || scale_values[i] == 0)) {
-        throw Error(ErrorKind::kData,
-                    fmt::format("{}: tensor {} has the value {} at {}, expected a finite outer "
-                                "scale other than 0",
-                                path_, in_quotes(scale->name), scale_values[i], i));
+      // Zero and infinity are what some contracts have for degenerate amax, and wrong elsewhere.
+      const OuterScale32 want =
+          backend_.outer_scale(recipe_, bit_cast<std::uint32_t>(amax_values[i]));
+      const bool both_nan = std::isnan(want.g) && std::isnan(scale_values[i]);
+      if (!both_nan &&
+          bit_cast<std::uint32_t>(want.g) != bit_cast<std::uint32_t>(scale_values[i])) {
+        throw Error(
+            ErrorKind::kData,
+            fmt::format("{}: tensor {} has the value {} at {}, expected {}, the outer scale "
+                        "of the amax {} under the recipe",
+                        path_, in_quotes(scale->name), scale_values[i], i, want.g, amax_values[i]));
       }
       job.outer[i] = {amax_values[i], scale_values[i]};
     }
@@ -143,6 +150,7 @@ class LayoutReader {
 
   const TensorSource& source_;
   const Recipe& recipe_;
+  const Backend& backend_;
   std::string path_;
   std::unordered_map<std::string, const TensorInfo*> planes_;
 };
@@ -156,15 +164,39 @@ std::string metadata_text(const TensorSource& source, const std::string& key) {
                           printable(source.info().path), in_quotes(key)));
 }
 
-Recipe recorded_recipe(const TensorSource& source,
-                       const std::shared_ptr<const FormatLibrary>& library) {
+std::string metadata_or_empty(const TensorSource& source, std::string_view key) {
+  for (const auto& [name, value] : source.metadata()) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// The recipe with the files that it needs, which have to be those of quantize.
+Recipe recorded_recipe(const TensorSource& source, const QuantizeOptions& options) {
   const std::string text = metadata_text(source, "recipe");
+  const std::string path = printable(source.info().path);
+  const auto require_same = [&](std::string_view key, std::string_view flag,
+                                const std::string& given) {
+    const std::string recorded = metadata_or_empty(source, key);
+    if (recorded == given) return;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: expected {} with the hash {}, as when it was written, found {}",
+                            path, flag, recorded.empty() ? "of no file" : recorded,
+                            given.empty() ? "no file" : given));
+  };
+  require_same("format_file", "--format-file", options.library ? options.library->hash : "");
+  Recipe recipe;
   try {
-    return parse_recipe(text, library);
+    recipe = parse_recipe(text, options.library);
   } catch (const Error& error) {
     throw Error(ErrorKind::kData, fmt::format("{}: the recipe in __metadata__ is not usable: {}",
-                                              printable(source.info().path), error.what()));
+                                              path, error.what()));
   }
+  if (rcp_of(recipe) == Rcp::kUser) {
+    require_same("rcp_table", "--rcp-table", options.user_rcp ? options.user_rcp->hash : "");
+    recipe.user_rcp = options.user_rcp;
+  }
+  return recipe;
 }
 
 // Names of the tensors in the order of their codes in the file, then any whose codes are missing.
@@ -287,7 +319,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file);
   refuse_overwriting(out, source_files(*source));
-  const Recipe recipe = recorded_recipe(*source, options.library);
+  const Recipe recipe = recorded_recipe(*source, options);
   const Backend& backend = choose_backend(options.backend, recipe);
   const nlohmann::json facts =
       nlohmann::json::parse(metadata_text(*source, "tensors"), nullptr, false);
@@ -302,7 +334,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   result.sources.push_back({source->info().path, source->info().container, source->info().bytes});
   std::vector<Job> jobs;
   std::vector<SafetensorsWriter::Entry> entries;
-  const LayoutReader layout(*source, recipe);
+  const LayoutReader layout(*source, recipe, backend);
   for (const std::string& name : names_in_order(*source, facts)) {
     if (!operand.tensor.empty() && name != operand.tensor) continue;
     if (!accepts(name)) continue;
@@ -328,6 +360,12 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
     dequantize_tensor(*source, recipe, jobs[i], backend, options, i, writer);
   }
   writer.commit();
+  if (recipe.rht.size != 0) {
+    result.notes.push_back(fmt::format(
+        "the values are those of the tensor after the Hadamard transform (rht={}), which is not "
+        "undone",
+        recipe.rht.size));
+  }
   return result;
 }
 

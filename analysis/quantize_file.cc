@@ -13,8 +13,10 @@
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
 #include "analysis/tiles.h"
+#include "sim/custom_format.h"
 #include "sim/error.h"
 #include "sim/quantized_tensor.h"
+#include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
@@ -79,8 +81,8 @@ void quantize_tensor(const TensorSource& source, const Job& job, const Backend& 
     try {
       backend.quantize(recipe, buffers.source.tile, outer_of_tile(outer, recipe, at), quantized);
     } catch (const RefusedInput& e) {
-      throw Error(e.kind(), fmt::format("{}: row {} holds {}", where(*job.stored), at.row + e.row(),
-                                        e.what()));
+      throw Error(e.kind(),
+                  fmt::format("{}: row {}: {}", where(*job.stored), at.row + e.row(), e.what()));
     }
     const std::int64_t code_bytes = packed_code_bytes(recipe, at.cols);
     buffers.packed.resize(static_cast<std::size_t>(at.rows * code_bytes));
@@ -239,12 +241,19 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                     printable(in),
                     result.skipped.empty() ? "none" : printable(result.skipped.front())));
   }
-  SafetensorsWriter writer(out, entries,
-                           {{"fp4scope", FP4SCOPE_VERSION},
-                            {"recipe", to_full_string(recipe)},
-                            {"tensors", source_facts(jobs)}});
+  std::vector<std::pair<std::string, std::string>> metadata{{"fp4scope", FP4SCOPE_VERSION},
+                                                            {"recipe", to_full_string(recipe)},
+                                                            {"tensors", source_facts(jobs)}};
+  // Files that the codes depend on, by their hash.
+  if (recipe.library) metadata.emplace_back("format_file", recipe.library->hash);
+  if (recipe.user_rcp) metadata.emplace_back("rcp_table", recipe.user_rcp->hash);
+  SafetensorsWriter writer(out, entries, metadata);
   for (const Job& job : jobs) quantize_tensor(view, job, backend, options, writer);
   writer.commit();
+  if (!recipe.note.empty()) result.notes.emplace_back(recipe.note);
+  if (const std::string table = rcp_table_note(recipe); !table.empty()) {
+    result.notes.push_back(table);
+  }
   return result;
 }
 

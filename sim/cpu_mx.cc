@@ -23,11 +23,12 @@ const char* sentence(MxRefusal why) {
       return "the contract's source does not say which scale an all-zero block has; the key "
              "zero-block decides it";
     case MxRefusal::kSmallScale:
-      return "the contract's source does not say what a scale below 2^-127 becomes; the key byte0 "
-             "decides it";
+      return "the contract's source does not say what a scale below 2^-127 becomes; write "
+             "byte0=exact "
+             "or byte0=flush";
     case MxRefusal::kZeroSign:
       return "the contract's source does not say whether a negative value that becomes zero keeps "
-             "its sign; the key zero-sign decides it";
+             "its sign; write zero-sign=keep, drop-input, drop or set";
     case MxRefusal::kNo:
       break;
   }

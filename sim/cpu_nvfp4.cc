@@ -145,6 +145,7 @@ bool nvfp4_refuses_tensor(QuantizeTask& task) {
   return true;
 }
 void nvfp4_refuse_nan(QuantizeTask& task, std::int64_t row) {
+  if (task.refused_row >= 0 && task.refused_row <= row) return;
   task.refused_row = row;
   switch (task.recipe.nvfp4.order) {
     case Order::kFouroversix:

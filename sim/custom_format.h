@@ -31,6 +31,7 @@ struct FormatLibrary {
   std::vector<NamedElement> elements;
   std::vector<NamedLut> luts;
   std::vector<NamedShape> shapes;
+  std::string hash;  // XXH3-64 of the file in hex; reports and quantized files state it
 };
 
 // Tables that need no file: nf4.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -52,6 +53,7 @@ class Reader {
                     fmt::format("{}: format {}: {}", path_, shape.name, e.what()));
       }
     }
+    library_.hash = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
     return std::make_shared<const FormatLibrary>(std::move(library_));
   }
 

@@ -91,18 +91,26 @@ void check_transforms(const Recipe& recipe) {
   if (recipe.sr.enabled && recipe.contract == "miles-export")
     contradiction(recipe, "miles-export rounds twice, so round=sr is not defined for it");
   const bool is_te = recipe.family == Family::kNvfp4 && recipe.shape.empty() &&
-                     (recipe.contract == "te" || recipe.contract == "te-fast") &&
-                     recipe.nvfp4.block == BlockShape::k1d;
+                     recipe.contract == "te" && recipe.nvfp4.block == BlockShape::k1d;
   if (recipe.sr.enabled && recipe.sr.stream == SrStream::kTe && !is_te)
     contradiction(recipe,
-                  "sr-stream=te is the stream of a kernel for nvfp4:contract=te and te-fast in 1-D "
-                  "blocks");
+                  "sr-stream=te is the stream of a kernel for nvfp4:contract=te in 1-D blocks");
   if (recipe.family == Family::kNvfp4) {
     const Nvfp4Options& o = recipe.nvfp4;
     if (o.scale == OuterScale::kRow && (recipe.rht.size != 0 || recipe.sr.enabled))
       contradiction(recipe, "scale=row excludes rht and round=sr");
-    if (o.is_adaptive() && (recipe.rht.size != 0 || recipe.sr.enabled))
-      contradiction(recipe, "the adaptive choice excludes rht and round=sr");
+    const bool fouroversix =
+        o.order == Nvfp4Order::kFouroversix || o.order == Nvfp4Order::kFouroversixCuda;
+    if (o.is_adaptive() && recipe.sr.enabled)
+      contradiction(recipe, "the adaptive choice excludes round=sr");
+    if (o.is_adaptive() && recipe.rht.size != 0 && !fouroversix)
+      contradiction(recipe,
+                    "the adaptive choice excludes rht (of the stacks that have both, only "
+                    "fouroversix combines them)");
+    // Its fused kernel keeps the transformed values in binary32 and takes rcp~ (spec/nvfp4.md 3.2).
+    if (o.order == Nvfp4Order::kTeFast && recipe.rht.size != 0)
+      contradiction(recipe,
+                    "te-fast with rht is another kernel, which is not offered; contract=te");
   }
 }
 

@@ -101,7 +101,10 @@ const RuleArith& ariths_of(Rule rule) {
 
 void set_scale_rule(Recipe& r, std::uint64_t code) {
   r.mx.scale_rule = static_cast<Rule>(code);
-  r.mx.scale_arith = ariths_of(r.mx.scale_rule).legal[0];
+  // An arithmetic that goes with the rule stays: naming a contract's own rule changes nothing.
+  const RuleArith& row = ariths_of(r.mx.scale_rule);
+  const auto end = row.legal.begin() + row.count;
+  if (std::find(row.legal.begin(), end, r.mx.scale_arith) == end) r.mx.scale_arith = row.legal[0];
   if (r.mx.scale_rule == Rule::kFieldUp && r.mx.divisor == 0) r.mx.divisor = 6;
 }
 void set_block(Recipe& r, std::uint64_t code) {
@@ -295,6 +298,21 @@ void check(const Recipe& recipe) {
   if (o.is_2d && o.quirk != MxQuirk::kFos)
     contradiction(recipe, "block=2d exists for contracts fos-static6 and fos-static4 only");
   if (o.is_2d && o.ragged == Ragged::kFlat) contradiction(recipe, "block=2d excludes ragged=flat");
+  // Mixtures of a project's special rules with those of others, which no source describes.
+  const bool erases = o.nan == MxNan::kErase || o.inf == MxInf::kErase;
+  if (erases && (recipe.contract != "modelopt-qtensor" ||
+                 (o.nan == MxNan::kErase) != (o.inf == MxInf::kErase)))
+    contradiction(recipe, "nan=erase and inf=erase go together, in contract modelopt-qtensor only");
+  if (o.quirk == MxQuirk::kUniversal &&
+      (o.scale_rule != Rule::kFloor || o.byte0 != MxByte0::kExact || o.inf != MxInf::kByte0))
+    contradiction(recipe,
+                  "contract universal has scale-rule=floor, byte0=exact and inf=byte0 only");
+  if (o.quirk == MxQuirk::kUniversal && o.nan != MxNan::kDrop)
+    contradiction(recipe, "contract universal has nan=drop only");
+  if (recipe.contract == "pychop" && o.nan != MxNan::kPass)
+    contradiction(recipe, "contract pychop passes a NaN through (nan=pass) and has no other rule");
+  if (o.ftz && o.scale_rule == Rule::kTritonUp)
+    contradiction(recipe, "scale-rule=triton-up counts subnormal quotients, which ftz=1 excludes");
   if (recipe.format.lut != nullptr)
     contradiction(recipe, "no MX contract says how a table of values is scaled");
 }

@@ -295,6 +295,8 @@ void check_selection(const Recipe& recipe) {
                   "only");
   if (o.int4_candidate && !o.is_adaptive())
     contradiction(recipe, "if4 chooses between two candidates: select=mse, mae or absmax");
+  if (o.int4_candidate && o.score == Score::kDecode)
+    contradiction(recipe, "if4 has score=amax only");
   if (o.metric == Metric::kFast && (!o.is_adaptive() || is_fouroversix(recipe)))
     contradiction(recipe,
                   "metric=fast goes with select=mse or mae and contracts te, te-fast, "

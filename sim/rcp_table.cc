@@ -37,7 +37,7 @@ const RcpTable& rcp_table_h200() {
   static const RcpTable table{
       unpacked({fp4scope_rcp_h200_xz,
                 static_cast<std::size_t>(fp4scope_rcp_h200_xz_end - fp4scope_rcp_h200_xz)}),
-      "h200"};
+      "h200", ""};
   // An empty table would silently be the correctly rounded reciprocal.
   if (table.bytes.empty())
     throw Error(ErrorKind::kUnsupported, "the built-in reciprocal table cannot be unpacked");
@@ -68,9 +68,9 @@ std::shared_ptr<const RcpTable> load_rcp_table(const std::string& path) {
                           : fmt::format("{}{} bytes", found > kRcpTableBytes ? "more than " : "",
                                         std::min(found, kRcpTableBytes))));
   }
-  RcpTable table{std::move(bytes), ""};
-  table.name = fmt::format("{} (XXH3-64 {:016x})", path,
-                           XXH3_64bits(table.bytes.data(), table.bytes.size()));
+  RcpTable table{std::move(bytes), "", ""};
+  table.hash = fmt::format("{:016x}", XXH3_64bits(table.bytes.data(), table.bytes.size()));
+  table.name = fmt::format("{} (XXH3-64 {})", path, table.hash);
   return std::make_shared<const RcpTable>(std::move(table));
 }
 

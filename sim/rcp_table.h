@@ -16,6 +16,7 @@ inline constexpr std::size_t kRcpTableBytes = 2097152;
 struct RcpTable {
   std::vector<std::uint8_t> bytes;  // kRcpTableBytes
   std::string name;                 // for reports: "h200", or the file with its hash
+  std::string hash;                 // XXH3-64 in hex, of a file's table
 };
 
 // Measured on an H200 (sm_90); unpacked on first use. Whether Blackwell has the same is open.

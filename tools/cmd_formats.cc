@@ -17,6 +17,7 @@ std::string spec_name(const MinifloatSpec& spec) {
   for (const NamedSpec& row : kScalars) {
     if (row.spec == spec) return std::string(row.name);
   }
+  if (spec.is_twos_complement()) return fmt::format("int{}", spec.storage_bits());
   return fmt::format("e{}m{}", spec.exponent_bits, spec.mantissa_bits);
 }
 
@@ -220,7 +221,8 @@ std::string format_text(const FormatRow& row) {
       "{}: {}\nsource: {}\nelement {}, block {}, scales (outermost first) {}\n{} bits per value",
       format.name, row.summary, row.source, spec_name(format.element), format.block,
       levels_text(format), format.bits_per_element());
-  if (format.levels[0].group == 0) out += ", and 32 bits per tensor or row";
+  if (format.num_levels > 0 && format.levels[0].group == 0)
+    out += ", and 32 bits per tensor or row";
   out += "\n\nkeys\n";
   TextTable keys;
   keys.column("", Align::kLeft);
@@ -231,10 +233,11 @@ std::string format_text(const FormatRow& row) {
   }
   out += keys.str() + "\ndefaults\n  " + to_full_string(parse_recipe(std::string(format.name))) +
          "\n\n" + contracts_text(row.family, format.name) + "\nelement ";
+  if (format.name == "if4") out += "e2m1 or, in blocks whose scale byte has bit 7 set, int4\n";
   for (const Scalar& scalar : all_scalars()) {
-    if (scalar.name == spec_name(format.element)) out += scalar_text(scalar);
+    if (scalar.name == spec_name(format.element)) return out + scalar_text(scalar);
   }
-  return out;
+  return out + scalar_text(element_scalar(format, spec_name(format.element)));
 }
 
 std::string custom_text() {
@@ -326,7 +329,17 @@ int run_formats(const std::string& typed, bool json) {
     text += layout_text(layout);
     out["results"].push_back(layout_json(layout));
   }
-  if (name == "custom") text += custom_text();
+  if (name == "custom") {
+    text += custom_text();
+    out["results"].push_back({{"kind", "grammar"}, {"name", "custom"}, {"text", custom_text()}});
+  }
+  for (const NamedLut& lut : built_in_luts()) {
+    if (name != lut.name) continue;
+    const Recipe recipe = parse_recipe("custom:lut:" + lut.name + "/64:bf16");
+    const Scalar scalar = element_scalar(recipe.format, "lut:" + lut.name);
+    text += scalar_text(scalar);
+    out["results"].push_back(scalar_json(scalar, true));
+  }
   if (text.empty()) {
     throw Error(
         ErrorKind::kUsage,

@@ -5,6 +5,7 @@
 #include "analysis/text_table.h"
 #include "common.h"
 #include "sim/format_file.h"
+#include "sim/rcp_table.h"
 
 namespace fp4scope::tools {
 namespace {
@@ -36,6 +37,7 @@ std::string as_text(const QuantizeResult& result, const std::string& out_path,
   for (const std::string& skipped : result.skipped) {
     text += fmt::format("skipped: {}\n", printable(skipped));
   }
+  for (const std::string& note : result.notes) text += fmt::format("note: {}\n", printable(note));
   if (recipe != nullptr) text += fmt::format("{} = {}\n", recipe->text, to_full_string(*recipe));
   return text + fmt::format("wrote {}\n", printable(out_path));
 }
@@ -57,6 +59,7 @@ std::string as_json(const QuantizeResult& result, const ConvertOptions& options,
     out["results"].push_back(std::move(row));
   }
   out["skipped"] = result.skipped;
+  out["notes"] = result.notes;
   out["sources"] = sources_json(result.sources);
   out["out"] = options.out;
   return json_text(out);
@@ -70,6 +73,7 @@ int run_convert(const ConvertOptions& options, Convert convert) {
   if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options);
   (void)parse_operand(options.in);
   if (!options.format_file.empty()) job.library = load_format_file(options.format_file);
+  if (!options.rcp_table.empty()) job.user_rcp = load_rcp_table(options.rcp_table);
   job.filter = options.filter;
   job.axis = options.axis;
   job.backend = options.backend;
@@ -110,9 +114,7 @@ void add_dequantize(CLI::App& app, int& exit_code) {
       app.add_subcommand("dequantize", "the reverse: binary32 values from fp4scope's own layout");
   sub->add_option("IN", options->in, "file written by quantize")->required();
   sub->add_option("OUT", options->out, "safetensors file to write")->required();
-  sub->add_option("--format-file", options->format_file,
-                  "TOML file with what the recorded custom: recipe names")
-      ->type_name("FILE");
+  add_recipe_files(*sub, *options);
   add_filter(*sub, options->filter);
   sub->add_option("--backend", options->backend, "a name listed by 'fp4scope formats', or auto")
       ->capture_default_str();

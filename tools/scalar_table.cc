@@ -7,6 +7,7 @@
 
 #include "analysis/text_table.h"
 #include "formats/e8m0.h"
+#include "formats/lut.h"
 #include "formats/minifloat.h"
 
 namespace fp4scope::tools {
@@ -56,6 +57,32 @@ std::vector<Scalar> all_scalars() {
   out.push_back({"e8m0", "OCP MX v1.0 block scale", 8, 256,
                  [](std::uint32_t code) { return e8m0_decode<Lane<1>>(code); }, 0, 8, 0, 127});
   return out;
+}
+
+Scalar element_scalar(const BlockFormat& format, const std::string& name) {
+  const MinifloatSpec spec = format.element;
+  if (const Lut* lut = format.lut) {
+    return {name,
+            "a table of values, code i is entry i",
+            spec.storage_bits(),
+            static_cast<std::uint32_t>(lut->count),
+            [lut](std::uint32_t code) { return lut->value[code]; },
+            0,
+            0,
+            spec.storage_bits(),
+            0};
+  }
+  const bool integer = spec.is_twos_complement();
+  return {
+      name,
+      integer ? "two's complement integer times the step of the format" : "element of the format",
+      spec.storage_bits(),
+      spec.code_count(),
+      [spec](std::uint32_t code) { return decode<Lane<1>>(spec, code); },
+      1,
+      integer ? 0 : spec.exponent_bits,
+      integer ? spec.storage_bits() - 1 : spec.mantissa_bits,
+      integer ? 0 : spec.bias};
 }
 
 std::string exact_text(float value) {

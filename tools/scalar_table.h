@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/json_text.h"
+#include "formats/spec.h"
 
 namespace fp4scope::tools {
 
@@ -23,6 +24,9 @@ struct Scalar {
 
 // Every scalar of this build, E8M0 last.
 std::vector<Scalar> all_scalars();
+
+// The element of a format that has no name of its own in all_scalars().
+Scalar element_scalar(const BlockFormat& format, const std::string& name);
 
 // Limits found by decoding every code.
 struct Range {

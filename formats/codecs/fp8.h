@@ -97,9 +97,9 @@ FP4SCOPE_HD constexpr typename L::F fp8_decode(MinifloatSpec spec, typename L::U
 // --- DeepSeek-V4: E2M1 elements under E8M0 bytes to E4M3 under one byte, spec/more.md 2.5 ---
 
 // Byte of a 128x128 block whose largest E8M0 byte is `largest`. The cast is exact when the smallest
-// byte is at most 11 below it.
+// byte is at most 11 below it. Bytes below 6 have no such byte; 0 is the nearest.
 FP4SCOPE_HD constexpr std::uint32_t dsv4_out_byte(std::uint32_t largest) {
-  return largest - 6u;
+  return largest < 6u ? 0u : largest - 6u;
 }
 // One element; the table of the source decodes code 8 to +0, so the sign of -0 is lost.
 template <class L>
@@ -107,7 +107,9 @@ FP4SCOPE_HD constexpr typename L::U dsv4_element(typename L::U fp4_code, typenam
                                                  typename L::U out_byte) {
   using U = typename L::U;
   const U code = select(fp4_code == 8u, U{}, fp4_code);
-  const auto factor = bit_cast<typename L::F>((byte + 127u - out_byte) << 23);  // 2^(byte-out)
+  // 2^(byte-out); far below the range of E4M3 it may as well be zero.
+  const U field = select(byte + 127u < out_byte, U{}, byte + 127u - out_byte);
+  const auto factor = bit_cast<typename L::F>(field << 23);
   return cast<L>(kE4M3, {Rounding::kEven, Overflow::kSpecial, {0x7f, NanRule::Sign::kDrop}},
                  decode<L>(kE2M1, code) * factor);
 }

@@ -44,7 +44,7 @@ struct Hif4Block {
   typename L::U refused;  // 1: holds NaN or Inf (nonfinite=error reports it)
 };
 
-// The scale code to store, and 0/1 whether the level bits are written as zero.
+// The scale code to store.
 template <class L>
 FP4SCOPE_HD constexpr typename L::U hif4_stored_scale(Hif4Options options, Hif4Shape shape,
                                                       const Hif4Scale<L>& scale,

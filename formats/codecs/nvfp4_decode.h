@@ -57,7 +57,8 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_decode_factor(const Nvfp4Rules& r, Nvf
   // The scale that the fast kernel stores per row, section 4.2.
   if (o.order == Nvfp4Order::kFlashinferFast && o.scale == OuterScale::kRow)
     return sf * (outer.amax * (1.0f / r.top()));
-  return sf * (1.0f / outer.g);
+  // An adaptive zero row has g = 0 and the stored scale 0 (spec/nvfp4.md 4.2).
+  return sf * (outer.g == 0.0f ? 0.0f : 1.0f / outer.g);
 }
 
 template <class L>

@@ -75,7 +75,9 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_element(const Nvfp4Rules& r, typenam
   const Nvfp4Options& o = r.options;
   const FlushOps<L> op{o.ftz};
   const bool drop = o.neg_zero == NegZero::kDrop;
-  const F y = nvfp4_divides(o.order) ? x / inverse : op.mul(x, inverse);
+  F y = nvfp4_divides(o.order) ? x / inverse : op.mul(x, inverse);
+  // There a zero scale gives zeros whatever x is, an infinity included.
+  if (o.order == Nvfp4Order::kFouroversix) y = select(inverse == F{}, F{}, y);
   if constexpr (L::kWidth == 1) {
     if (r.lut != nullptr) {
       // NaN takes the code of the largest value, as the other elements do.

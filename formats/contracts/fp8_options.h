@@ -39,8 +39,8 @@ struct Fp8Gran {
   std::uint32_t cols = 128;
   std::uint32_t rows = 1;
   constexpr bool operator==(const Fp8Gran&) const = default;
-  constexpr bool is_tensor() const { return cols == 0 && rows == 0; }
-  constexpr bool is_row() const { return cols == 0 && rows == 1; }
+  FP4SCOPE_HD constexpr bool is_tensor() const { return cols == 0 && rows == 0; }
+  FP4SCOPE_HD constexpr bool is_row() const { return cols == 0 && rows == 1; }
 };
 inline constexpr std::uint32_t kFp8NoBound = 0x7f800000;  // +Inf
 struct Fp8Options {

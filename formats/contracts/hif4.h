@@ -67,7 +67,7 @@ inline constexpr Contract<Hif4Options> kHif4Contracts[] = {
      .source_ragged = Ragged::kError,
      .source = "hicann/ops-nn quant/dynamic_mx_quant/tests/assets/golden.py",
      .evidence = Evidence::kRead,
-     .vectors = "hif4/options.json",
+     .vectors = "hif4/options.json (as amct,ties=even,overflow=nan,zero=ff)",
      .note = "half-to-even elements are presumed: the source calls an E1M2 cast of a library",
      .native = hif4_native(LevelBits::kLsb, Carrier::kU32)},
     {.name = "moe-routing",

@@ -69,7 +69,6 @@ constexpr MxOptions mx_ct_even() {
   o.even_width = EvenWidth::kE2m1;
   o.nan = MxNan::kByte0;
   o.zero_sign = ZeroSign::kDropInput;
-  o.dtype = DType16::kBf16;
   return o;
 }
 constexpr MxOptions mx_quark_even() {
@@ -192,7 +191,7 @@ inline constexpr std::string_view kFosNote =
 inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"ocp-floor-rne", mx_options(MxScaleRule::kFloor), Ragged::kError,
      "OCP MX v1.0 section 6.3, open points fixed as in torchao to_mx", Evidence::kRead,
-     "mx/mxfp4_blocks.json (as torchao-floor)", kMxFloatsAndInt8},
+     "mx/mxfp4_blocks.json (as torchao-floor) hif4/resq.json", kMxFloatsAndInt8},
     {"torchao-floor", mx_options(MxScaleRule::kFloor), Ragged::kError, kTorchaoSource,
      Evidence::kVerified, kTorchaoVectors, kMxFloats},
     {"torchao-ceil", mx_options(MxScaleRule::kCeil), Ragged::kError, kTorchaoSource,
@@ -203,13 +202,15 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
      kTorchaoSource, Evidence::kVerified, kTorchaoVectors, kMxFloats},
     {"te-rceil", mx_te(), Ragged::kError,
      "TransformerEngine d0067d0 transformer_engine/common/cast/mxfp8", Evidence::kRead,
-     "mx/mxfp8_mxfp6_blocks.json", "mxfp8e4m3 mxfp8e5m2"},
+     "mx/mxfp8_mxfp6_blocks.json", "mxfp8e4m3 mxfp8e5m2", "",
+     "an E5M2 NaN has the code 0x7e of the vectors; spec/mx.md section 3 says 0x7f"},
     {"flashinfer-cuda", mx_flashinfer(true), Ragged::kError,
      "FlashInfer fb28d72 quantization_utils.cuh", Evidence::kRead, "mx/mxfp4_blocks.json", "mxfp4",
-     "", kFlashinferNote},
+     "", kFlashinferNote, mx_native(Nibbles::kLowFirst, ScaleLayout::k128x4)},
     {"flashinfer-cute", mx_flashinfer(false), Ragged::kError,
      "FlashInfer fb28d72 quantization_cute_dsl_utils.py", Evidence::kRead, "mx/mxfp4_blocks.json",
-     "mxfp4", "", "a block whose byte is 0 is stored as zero"},
+     "mxfp4", "", "a block whose byte is 0 is stored as zero",
+     mx_native(Nibbles::kLowFirst, ScaleLayout::k128x4)},
     {"triton-up", mx_triton(MxScaleRule::kTritonUp, MxScaleArith::kDiv), Ragged::kPad,
      kTritonSource, Evidence::kRead, "mx/mxfp4_blocks.json", "mxfp4 mxfp8e4m3 mxfp8e5m2", "",
      "a block with a NaN gets byte 0 and zero codes, as in the torch reference; the kernel ignores "
@@ -229,7 +230,9 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
      "mx/mxfp4_blocks.json mx/mxfp8_mxfp6_blocks.json mx/mxint8_blocks.json "
      "peers/peers.safetensors",
      "mxfp4 mxfp6e2m3 mxfp6e3m2 mxfp8e4m3 mxfp8e5m2 mxint8 mxint4", "",
-     "the source emits values only, the codes are fp4scope's"},
+     "verified by running the kernel's arithmetic on a CPU; the source emits values only, the "
+     "codes "
+     "are fp4scope's"},
     {"modelopt-qtensor", mx_modelopt_qtensor(), Ragged::kPad,
      "Model-Optimizer a2fbac7 modelopt/torch/quantization/qtensor/mxfp4_tensor.py",
      Evidence::kVerified, "mx/mxfp4_blocks.json", "mxfp4", "",
@@ -243,7 +246,9 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
      Evidence::kRead, "mx/mxfp4_blocks.json mx/mxfp8_mxfp6_blocks.json",
      "mxfp4 mxfp8e4m3 mxfp8e5m2", "",
      "the scale is rounded at the fraction width of E2M1 for every element type (even-width=elem "
-     "for the element's own), and a block with a NaN gets byte 0"},
+     "for the element's own), and a block with a NaN gets byte 0; the rule works on the bits of "
+     "the "
+     "tensor's own type: say dtype=bf16 or dtype=f16 for such a tensor"},
     {"quark-even", mx_quark_even(), Ragged::kPad, "Quark 1d27b55", Evidence::kRead, "", kMxFloats,
      "",
      "NaN passes through fake quantization and so does an infinity, which no code can hold: it is "
@@ -251,7 +256,8 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"ggml-cpu", mx_ggml_cpu(), Ragged::kError, "ggml d99724f src/ggml-quants.c",
      Evidence::kVerified, "mx/mxfp4_blocks.json mx/log2_pitfall.json", "mxfp4", "",
      "the exponent is floor(log2f(amax)), one too high for amax just below some powers of two; "
-     "the byte wraps for amax below 2^-125, and a NaN becomes 0",
+     "the byte wraps for amax below 2^-125 (below that amax: read, not verified), and a NaN "
+     "becomes 0",
      mx_native(Nibbles::kSplit16)},
     {"ggml-cuda-act", mx_ggml_cuda_act(), Ragged::kPad, "ggml d99724f CUDA activation kernel",
      Evidence::kRead, "", "mxfp4"},
@@ -260,18 +266,18 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"fos-static4", mx_fos(4), Ragged::kPad, kFosSource, Evidence::kVerified, kFosVectors, "mxfp4",
      "", kFosNote, mx_native(Nibbles::kLowFirst, ScaleLayout::k128x4)},
     {"gfloat", mx_gfloat(), Ragged::kPad, "gfloat b142762 block encode", Evidence::kVerified,
-     "mx/mxint8_blocks.json", kMxFloatsAndInt8, "",
+     "mx/mxint8_blocks.json (mxint8)", kMxFloatsAndInt8, "",
      "binary64 arrays; for binary32 arrays the exponent is floor(log2f(amax)) (scale-arith=log2)"},
     {"pychop", mx_pychop(), Ragged::kFlat, "pychop 242e079", Evidence::kRead,
-     "mx/log2_pitfall.json", kMxFloatsAndInt8, "", kLog2Note},
+     "mx/log2_pitfall.json (its exponents)", kMxFloatsAndInt8, "", kLog2Note},
     {"universal", mx_universal(Rounding::kEven), Ragged::kPad,
      "universal e6aa357 include/sw/universal/number/mxfloat/mxblock_impl.hpp", Evidence::kVerified,
-     "mx/log2_pitfall.json", kMxFloats, "",
+     "mx/log2_pitfall.json (its exponents)", kMxFloats, "",
      "the exponent is floor(log2f(amax)); blocks whose scale is below 2^-127 saturate instead of "
      "underflowing; the source does not say which sign a zero result has (zero-sign=keep)"},
     {"universal", mx_universal(Rounding::kAway), Ragged::kPad,
      "universal e6aa357 include/sw/universal/number/mxfloat/mxblock_impl.hpp", Evidence::kVerified,
-     "mx/log2_pitfall.json", "mxint8", "",
+     "mx/log2_pitfall.json (its exponents)", "mxint8", "",
      "the scale is taken 2^7 below the maximum, so that the maximum always saturates"},
     {"mlx-metal", mx_mlx(MxScaleRule::kRoundLog2, MxTop::kNan), Ragged::kError,
      "MLX 846d1762 backend/metal/kernels/fp_quantized.h", Evidence::kRead, "more/mlx_sglang.json",

@@ -96,7 +96,7 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
      "nvfp4/cases.json", "nvfp4", "", kRcpNote, kNvfp4Swizzled},
     {"sglang-online", nvfp4_sglang(), Ragged::kError,
      "SGLang 031bd0c python/sglang/srt/layers/quantization/nvfp4_online.py", Evidence::kRead,
-     "more/mlx_sglang.json", "nvfp4", "sglang",
+     "more/mlx_sglang.json (key sglang)", "nvfp4", "sglang",
      "weights only; an infinite tensor maximum counts as the largest finite BF16 number, the type "
      "that the source converts weights to"},
     {"fouroversix", nvfp4_options(Nvfp4Order::kFouroversix), Ragged::kPad, kFouroversixSource,
@@ -136,11 +136,11 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
     {"mlx-cpu", nvfp4_options(Nvfp4Order::kMlxCpu), Ragged::kError, "MLX 846d176 mlx/ops.cpp",
      Evidence::kRead, "", "nvfp4", "",
      "array arithmetic in the type of the input, never run against the source; a zero block "
-     "divides 0 "
-     "by 0 and is refused"},
+     "divides 0 by 0 and is refused"},
     {"onednn", nvfp4_options(Nvfp4Order::kOnednn), Ragged::kError,
      "oneDNN 3f27bec src/cpu/matmul/ref_matmul.cpp (dynamic_fp)", Evidence::kRead, "", "nvfp4", "",
-     "the smallest block scale is 0.125, so blocks below 0.03125 become zero"},
+     "the smallest block scale is 0.125, so blocks below 0.03125 become zero; that the inverse is "
+     "taken of the rounded scale is inferred"},
     {"mslk", nvfp4_options(Nvfp4Order::kMslk), Ragged::kError,
      "MSLK 2a3c897 mslk/quantize/triton/quantize_kernels/nvfp4.py", Evidence::kRead, "", "nvfp4",
      "", "g is the caller's; by default it is taken from the tensor maximum", kNvfp4Swizzled},

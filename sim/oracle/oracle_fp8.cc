@@ -285,6 +285,9 @@ bool propagates_nan(const Rules& rules) {
 }
 
 Support support(const Recipe& recipe) {
+  if (recipe.format.lut != nullptr) {
+    return {false, "the exact oracle has no elements from a table here"};
+  }
   const Fp8Order order = recipe.fp8.order;
   switch (order) {
     case Fp8Order::kSglToken:

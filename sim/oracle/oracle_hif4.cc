@@ -301,7 +301,7 @@ Element take(const Hif4Options& options, float x, std::int64_t row, bool& bad) {
   if (!v.is_finite()) {
     switch (options.nonfinite) {
       case Hif4Nonfinite::kError:
-        throw RefusedInput(row, "NaN or Inf, which the recipe refuses (nonfinite=error)");
+        throw RefusedInput(row, "NaN or Inf found, which the recipe refuses (nonfinite=error)");
       case Hif4Nonfinite::kGroupNan:
         bad = true;
         v = Number{};

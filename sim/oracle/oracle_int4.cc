@@ -180,7 +180,14 @@ float decode(const Recipe& recipe, const OuterScale32&, const std::uint8_t* scal
 }  // namespace
 
 OracleFamily int4_oracle() {
-  return {[](const Recipe&) { return Support{}; }, outer, quantize, decode};
+  return {[](const Recipe& recipe) {
+            const BlockFormat& format = recipe.format;
+            const bool is_integer = format.lut == nullptr && format.element.is_twos_complement();
+            return is_integer
+                       ? Support{}
+                       : Support{false, "the exact oracle has group scales of integers only"};
+          },
+          outer, quantize, decode};
 }
 
 }  // namespace fp4scope::oracle

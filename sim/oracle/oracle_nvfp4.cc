@@ -163,7 +163,8 @@ void quantize(const Recipe& recipe, const Tile& tile, std::span<const OuterScale
   const std::int64_t band = recipe.format.block_rows;
   for (std::int64_t top = 0; top < tile.rows; top += band) {
     const OuterScale32 outer_scale = outer_of_row(recipe, outer, top);
-    if (recipe.nvfp4.order == Nvfp4Order::kFouroversixCuda && exact(outer_scale.amax).is_zero()) {
+    if (recipe.nvfp4.order == Nvfp4Order::kFouroversixCuda &&
+        recipe.nvfp4.scale == OuterScale::kTensor && exact(outer_scale.amax).is_zero()) {
       throw RefusedInput(top, "contract fouroversix-cuda writes no output for an all-zero tensor");
     }
     for (std::int64_t b = 0; b < out.blocks_per_row; ++b) {

@@ -111,7 +111,7 @@ class Nvfp4Rules {
   float flashinfer_row_scale(float amax) const;
   [[noreturn]] void refuse_nan(std::int64_t row) const;
   Element encode_fouroversix(float y, Grid grid, std::int64_t row) const;
-  Element encode_mlx_cpu(float y, std::int64_t row) const;
+  Element encode_mlx_cpu(float x, float y, std::int64_t row) const;
 };
 
 }  // namespace fp4scope::oracle::nvfp4

@@ -227,7 +227,7 @@ float Nvfp4Rules::unrounded_scale(const OuterScale32& outer, float bmax, Grid gr
       return c.mul(c.rcp(g), c.mul(bmax, c.rcp(top)));
     case Nvfp4Order::kFouroversix:
     case Nvfp4Order::kFouroversixCuda: {  // 5.1, 5.2
-      if (exact(outer.amax).is_zero()) return kZero;
+      if (options.scale == OuterScale::kTensor && exact(outer.amax).is_zero()) return kZero;
       const float s = for_four(mul32(div32(bmax, mapped), g));
       if (options.order == Nvfp4Order::kFouroversix) return s;
       return min_number(max_number(s, kZero), cap);

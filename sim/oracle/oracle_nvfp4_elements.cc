@@ -50,12 +50,20 @@ void Nvfp4Rules::refuse_nan(std::int64_t row) const {
 }
 
 // more.md 4.1: the first nearest entry of 0..6, -0..-6: ties toward zero, no -0.
-Nvfp4Rules::Element Nvfp4Rules::encode_mlx_cpu(float y, std::int64_t row) const {
+Nvfp4Rules::Element Nvfp4Rules::encode_mlx_cpu(float x, float y, std::int64_t row) const {
   const float rounded = round_to_type(input_type, y);
-  const Number n = exact(rounded);
-  if (n.is_nan()) refuse_nan(row);
-  std::uint32_t code = cast_saturating(element, n, Rounding::kZero);
-  if (element.is_zero_code(code)) code = 0;
+  if (exact(rounded).is_nan()) refuse_nan(row);
+  // The first entry of the table [0..6, -0..-6] at the least distance, in the type of the array.
+  std::uint32_t code = 0;
+  float least = 0;
+  for (std::uint32_t i = 0; i < element.code_count(); ++i) {
+    const float d = magnitude_of(round_to_type(input_type, sub32(rounded, value32(element, i))));
+    if (i == 0 || bits32(d) < bits32(least)) {
+      code = i;
+      least = d;
+    }
+  }
+  if (options.neg_zero == NegZero::kKeep && bits32(x) == 0x80000000u) code = element.sign_mask();
   return {code, value32(element, code)};
 }
 
@@ -92,10 +100,12 @@ Nvfp4Rules::Element Nvfp4Rules::encode(float x, const Divisor& divisor, Grid gri
                            options.order == Nvfp4Order::kCompressedTensors;
   // Of the contracts that drop the sign of zero, those three look at the quotient y, an override
   // of the others at the input.
-  if (drops && !from_python && (bits32(x) & 0x7fffffffu) == 0) x = kZero;
+  // Under flush-to-zero the comparison sees a subnormal as a zero.
+  const float seen = options.ftz ? flush_subnormal(x) : x;
+  if (drops && !from_python && (bits32(seen) & 0x7fffffffu) == 0) x = kZero;
   float y = divisor.divides ? machine.div(x, divisor.factor) : machine.mul(x, divisor.factor);
   if (divisor.gives_zero) y = kZero;
-  if (options.order == Nvfp4Order::kMlxCpu) return encode_mlx_cpu(y, row);
+  if (options.order == Nvfp4Order::kMlxCpu) return encode_mlx_cpu(x, y, row);
   if (options.order == Nvfp4Order::kFouroversix) return encode_fouroversix(y, grid, row);
   if (drops && from_python && (bits32(y) & 0x7fffffffu) == 0) y = kZero;
 
@@ -111,7 +121,11 @@ Nvfp4Rules::Element Nvfp4Rules::encode(float x, const Divisor& divisor, Grid gri
     if (options.order == Nvfp4Order::kOnednn && bits32(x) >> 31 != 0) code |= element.sign_mask();
   } else if (random_byte < kNearest) {
     code = stochastic(element, magnitude_of(y), random_byte);
-    if (n.negative) code |= element.sign_mask();
+    if (n.negative && element.is_twos_complement()) {
+      code = (element.code_count() - code) % element.code_count();
+    } else if (n.negative) {
+      code |= element.sign_mask();
+    }
   } else if (grid == Grid::kInt4) {
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("contract {} has no INT4 candidate", recipe.contract));

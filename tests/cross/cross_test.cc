@@ -27,7 +27,9 @@ bool refuses(const Backend& backend, const Recipe& recipe, const HardTile& hard,
   try {
     (void)quantized(backend, recipe, hard.tile, hard.outer);
   } catch (const RefusedInput& e) {
-    if (e.row() == row) return true;
+    // Of a 2-D block the first band counts, whose rows are looked at in no stated order.
+    const std::int64_t band = recipe.format.block_rows;
+    if (e.row() / band == row / band) return true;
     std::printf("DIFFERS %s on %s: refuses row %lld, not %lld\n", recipe.text.c_str(),
                 name_of(backend).c_str(), static_cast<long long>(e.row()),
                 static_cast<long long>(row));
@@ -63,7 +65,16 @@ Run against_oracle(const std::string& text, std::int64_t blocks, bool binary64,
         continue;
       }
       for (const Backend* backend : backends) {
-        const Quantized got = quantized(*backend, recipe, hard.tile, hard.outer);
+        Quantized got;
+        try {
+          got = quantized(*backend, recipe, hard.tile, hard.outer);
+        } catch (const RefusedInput& e) {
+          std::printf("DIFFERS %s on %s: refuses row %lld\n", text.c_str(),
+                      name_of(*backend).c_str(), static_cast<long long>(e.row()));
+          run.found.blocks += blocks_here;
+          ++run.found.refusals;
+          continue;
+        }
         run.found += compare(*backend, recipe, hard.tile, want, got, print);
       }
     }

@@ -151,7 +151,6 @@ std::vector<std::string> option_recipes() {
                            "custom:e2m1/8:micro/32:ue5m3,contract=a6",
                            "custom:int3/64:f16",
                            "custom:int8/128:bf16",
-                           "custom:e2m1/32:bf16",
                            "custom:e5m2/tensor:f32",
                            "custom:e3m4/row:f32",
                            "custom:e4m3/64:f32,contract=deepgemm",

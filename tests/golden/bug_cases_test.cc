@@ -4,9 +4,8 @@
 // of this machine and on the exact oracle.
 //
 // Layouts, packing and masks (C01, C06, C07, C20, C22, C23, C24, C31, C32) are in
-// bug_cases_layout_test.cc. Not in this version, so left for later: C04 microx-torch, C05 "true
-// nearest" column, C09 modelopt, compressed-tensors and torchao zero blocks, C12 the orders of the
-// other contracts, C13 and C15, C16 map-to-4 and the adaptive choice, C28 npz, C30 HDF5.
+// bug_cases_layout_test.cc; what needs the contracts of several stacks is in
+// bug_cases_arithmetic_test.cc. C28 (npz) and C30 (HDF5) wait for their readers.
 #include <cmath>
 #include <limits>
 #include <string>

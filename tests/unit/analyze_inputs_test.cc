@@ -161,11 +161,11 @@ TEST_CASE("refusals give the row of the tensor and reports say what was left out
   write_tensors(path, {{"x", {kRows, kCols}, values}});
   const Report refused = analyze({path}, options_for("hif4:nonfinite=error"));
   REQUIRE(refused.errors.size() == 1);
-  CHECK(refused.errors[0].message.find("row 8200 holds NaN or Inf") != std::string::npos);
+  CHECK(refused.errors[0].message.find("row 8200: NaN or Inf found") != std::string::npos);
   QuantizeOptions options;
   options.recipe = parse_recipe("hif4:nonfinite=error");
   CHECK_THROWS_WITH_AS(quantize_file(path, dir.file("q.safetensors"), options),
-                       doctest::Contains("row 8200 holds NaN or Inf"), Error);
+                       doctest::Contains("row 8200: NaN or Inf found"), Error);
   CHECK_FALSE(std::filesystem::exists(dir.file("q.safetensors")));
 
   const Report noted = analyze({path}, options_for("mxfp4"));

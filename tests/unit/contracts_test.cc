@@ -2,6 +2,8 @@
 // exist, or the exact oracle. A named file that does not exist is a fault in either case.
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,6 +41,34 @@ bool exists(const std::string& file) {
   return false;
 }
 
+std::string text_of(const std::string& file) {
+  for (const std::filesystem::path& path :
+       {data_dir() / "golden" / file, shared_dir() / "vectors" / file}) {
+    std::ifstream stream(path, std::ios::binary);
+    if (stream) return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  return "";
+}
+
+// A JSON file of recipes that names its rows by `contract=` has to name this one. Files that are
+// followed by a remark in parentheses pin it in another way, which the remark says.
+std::string unpinned(std::string_view vectors, std::string_view contract) {
+  std::istringstream words{std::string(vectors)};
+  std::string file;
+  for (std::string word; words >> word;) {
+    if (word.starts_with("(")) file.clear();
+    if (!file.empty()) break;
+    if (word.ends_with(".json")) file = word;
+  }
+  if (file.empty()) return "";
+  const std::string text = text_of(file);
+  if (text.find("contract=") == std::string::npos) return "";  // not a file of recipes
+  for (const char end : {'"', ','}) {
+    if (text.find("contract=" + std::string(contract) + end) != std::string::npos) return "";
+  }
+  return "names " + file + ", which has no result of it";
+}
+
 // What is wrong with the evidence of a contract; empty when nothing is.
 std::string fault(std::string_view vectors, const Support& oracle) {
   const std::vector<std::string> files = files_in(vectors);
@@ -60,6 +90,8 @@ TEST_CASE("every contract of every format has vectors that exist, or the oracle"
           required_keys(std::string(row.format.name) + ":contract=" + std::string(info.name));
       const std::string what = fault(info.vectors, oracle_backend().supports(parse_recipe(text)));
       CHECK_MESSAGE(what == "", text << " " << what);
+      const std::string recorded = unpinned(info.vectors, info.name);
+      CHECK_MESSAGE(recorded == "", text << " " << recorded);
       // "Verified" says that outputs of the source were compared with: they are on record.
       if (info.evidence == Evidence::kVerified) {
         CHECK_MESSAGE(!files_in(info.vectors).empty(), text << " is verified by no file");
@@ -71,6 +103,10 @@ TEST_CASE("every contract of every format has vectors that exist, or the oracle"
 }
 
 TEST_CASE("a contract without evidence is noticed") {
+  CHECK(unpinned("mx/mxfp4_blocks.json", "torchao-floor") == "");
+  CHECK(unpinned("mx/mxfp4_blocks.json", "no-such") ==
+        "names mx/mxfp4_blocks.json, which has no result of it");
+  CHECK(unpinned("mx/mxfp4_blocks.json (as torchao-floor)", "no-such") == "");
   const Support yes, no{false, "not written"};
   CHECK(fault("", yes) == "");
   CHECK(fault("mx/mxfp4_blocks.json", no) == "");

@@ -162,7 +162,7 @@ const BadCase kBadCases[] = {
     {"nvfp4:scale=row,block=2d", {"scale=row excludes block=2d"}},
     {"nvfp4:scale=row,rht=16", {"scale=row excludes rht"}},
     {"nvfp4:scale=row,round=sr", {"scale=row excludes rht and round=sr"}},
-    {"nvfp4:select=mse,round=sr", {"the adaptive choice excludes rht and round=sr"}},
+    {"nvfp4:select=mse,round=sr", {"the adaptive choice excludes round=sr"}},
     {"nvfp4:contract=modelopt,scale=row", {"contract modelopt has no scale per row"}},
     {"nvfp4:contract=trtllm,block=2d", {"contract trtllm has no 16x16 blocks"}},
     {"nvfp4:contract=vllm,select=mse", {"no adaptive choice under contract vllm"}},
