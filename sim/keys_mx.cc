@@ -309,11 +309,6 @@ void check(const Recipe& recipe) {
                   "contract universal has scale-rule=floor, byte0=exact and inf=byte0 only");
   if (o.quirk == MxQuirk::kUniversal && o.nan != MxNan::kDrop)
     contradiction(recipe, "contract universal has nan=drop only");
-  if (o.inf == MxInf::kRefuse && (o.nan == MxNan::kByte0 || o.nan == MxNan::kPropagate))
-    contradiction(recipe,
-                  fmt::format("contract {} says nothing about infinities, so a rule for NaN needs "
-                              "inf= too",
-                              recipe.contract));
   if (recipe.contract == "pychop" && o.nan != MxNan::kPass)
     contradiction(recipe, "contract pychop passes a NaN through (nan=pass) and has no other rule");
   if (o.ftz && o.scale_rule == Rule::kTritonUp)

@@ -287,7 +287,13 @@ template <class L>
 FP4SCOPE_HD constexpr void mx_apply_nan(const MxPlan& p, typename L::U nan, MxScale<L>& s) {
   using U = typename L::U;
   const auto is_nan = nan != U{};
-  switch (p.options.nan) {
+  // A rule that gives the block its byte comes before what the source leaves open about the
+  // maximum.
+  const MxNan rule = p.options.nan;
+  if (rule == MxNan::kPropagate || rule == MxNan::kErase || rule == MxNan::kByte0) {
+    s.refusal = s.refusal * (1u - min_of(nan, U{} + 1u));
+  }
+  switch (rule) {
     case MxNan::kPropagate:
       s.byte = select(is_nan, U{} + 255u, s.byte);
       break;
