@@ -120,7 +120,8 @@ std::vector<ContractInfo> list_contracts(const Contract<Options> (&rows)[N],
   std::vector<ContractInfo> list;
   for (const auto& row : rows) {
     if (!applies_to(row, format)) continue;
-    list.push_back({row.name, row.source, row.vectors, row.evidence, false, row.alias, row.note, row.formats});
+    list.push_back(
+        {row.name, row.source, row.vectors, row.evidence, false, row.alias, row.note, row.formats});
   }
   return list;
 }
