@@ -18,19 +18,13 @@ struct MxBlock {
 
 // --- before everything: the type that the source works in (spec/mx.md 2, step 1) ---
 
-template <class L>
-FP4SCOPE_HD constexpr typename L::F mx_round_to_f16(typename L::F v) {
-  constexpr CastPolicy kIeeeCast{
-      Rounding::kEven, Overflow::kSpecial, {0x7e00, NanRule::Sign::kCopy}};
-  return decode<L>(kFP16, cast<L>(kFP16, kIeeeCast, v));
-}
 FP4SCOPE_HD constexpr bool mx_narrows(const MxOptions& o) {
   return o.narrow_bf16 || o.dtype != DType16::kF32;
 }
 template <class L>
 FP4SCOPE_HD constexpr typename L::F mx_narrow(const MxOptions& o, typename L::F v) {
-  if (o.narrow_bf16 || o.dtype == DType16::kBf16) v = round_to_bf16<L>(v);
-  return o.dtype == DType16::kF16 ? mx_round_to_f16<L>(v) : v;
+  if (o.narrow_bf16) v = round_to_bf16<L>(v);
+  return round_to_dtype<L>(o.dtype, v);
 }
 
 // Integer maximum of magnitude bits, so exact and free of order.
