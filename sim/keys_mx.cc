@@ -37,8 +37,9 @@ constexpr KeyValue kNarrows[] = {{"none", 0}, {"bf16", 1}};
 constexpr KeyValue kTops[] = {key_value("nan", MxTop::kNan), key_value("254", MxTop::k254)};
 constexpr KeyValue kNans[] = {
     key_value("propagate", MxNan::kPropagate), key_value("drop", MxNan::kDrop),
-    key_value("byte0", MxNan::kByte0),         key_value("erase", MxNan::kErase),
-    key_value("pass", MxNan::kPass),           key_value("refuse", MxNan::kRefuse)};
+    key_value("byte0", MxNan::kByte0),         key_value("254", MxNan::k254),
+    key_value("erase", MxNan::kErase),         key_value("pass", MxNan::kPass),
+    key_value("refuse", MxNan::kRefuse)};
 constexpr KeyValue kInfs[] = {
     key_value("nan", MxInf::kNan),     key_value("254", MxInf::k254),
     key_value("clamp", MxInf::kClamp), key_value("erase", MxInf::kErase),
@@ -159,7 +160,8 @@ constexpr KeyRow kMxKeys[] = {
     {"ties", kMxTies, FP4SCOPE_KEY_FIELD(mx, MxOptions, ties), "rounding of an element"},
     {"top", kTops, FP4SCOPE_KEY_FIELD(mx, MxOptions, top), "byte of a scale above 2^127"},
     {"nan", kNans, FP4SCOPE_KEY_FIELD(mx, MxOptions, nan),
-     "what a NaN does to its block: byte 255, ignored in the maximum, byte 0, erased, passed "
+     "what a NaN does to its block: byte 255, ignored in the maximum, byte 0 or 254, erased, "
+     "passed "
      "through (values only), or refused"},
     {"inf", kInfs, FP4SCOPE_KEY_FIELD(mx, MxOptions, inf),
      "what an infinity does to its block: byte 255, 254, that of the largest finite number, "
@@ -169,7 +171,8 @@ constexpr KeyRow kMxKeys[] = {
      .get = get_field<&Recipe::mx, &MxOptions::zero_block>,
      .set = set_field<&Recipe::mx, &MxOptions::zero_block>,
      .meaning = "byte of an all-zero block; emax: 127 - emax of the element",
-     .number = {KeyNumber::Form::kDecimal, "", 0, 254, 0}},
+     .number = {KeyNumber::Form::kDecimal, "", 0, 254, 0},
+     .applies = [](const Recipe& r) { return r.mx.amax_floor == 0; }},
     {.name = "byte0",
      .values = kByte0s,
      .get = get_field<&Recipe::mx, &MxOptions::byte0>,

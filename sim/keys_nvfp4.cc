@@ -19,7 +19,8 @@ constexpr KeyValue kOuterScales[] = {
     key_value("none", OuterScale::kNone), key_value("given", OuterScale::kGiven)};
 constexpr KeyValue kGRules[] = {key_value("div", GRule::kDiv), key_value("rcp-mul", GRule::kRcpMul),
                                 key_value("inv-div", GRule::kInvDiv),
-                                key_value("inv-mul", GRule::kInvMul)};
+                                key_value("inv-mul", GRule::kInvMul),
+                                key_value("div-unguarded", GRule::kDivUnguarded)};
 constexpr KeyValue kBlockShapes[] = {key_value("1d", BlockShape::k1d),
                                      key_value("2d", BlockShape::k2d)};
 constexpr KeyValue kSelects[] = {key_value("static6", Select::kStatic6),
@@ -146,7 +147,7 @@ constexpr KeyRow kNvfp4Keys[] = {
          [](const Recipe& r) {
            return r.nvfp4.scale == OuterScale::kTensor &&
                   (is_te(r) || is_flashinfer(r) ||
-                   is_one_of(r, {Order::kTrtllm, Order::kVllm, Order::kMslk}));
+                   is_one_of(r, {Order::kTrtllm, Order::kVllm, Order::kMslk, Order::kMslkE8m0}));
          }},
     {"block", kBlockShapes, FP4SCOPE_KEY_FIELD(nvfp4, Nvfp4Options, block),
      "1x16, or 16x16 with the scale byte on 16 rows"},
@@ -173,7 +174,7 @@ constexpr KeyRow kNvfp4Keys[] = {
      .applies =
          [](const Recipe& r) {
            return has_e4m3_scale(r) && (is_te(r) || is_flashinfer(r) || is_fouroversix(r) ||
-                                        r.nvfp4.order == Order::kModelopt);
+                                        is_one_of(r, {Order::kModelopt, Order::kModeloptStatic}));
          }},
     {.name = "sum",
      .values = kSums,
@@ -212,8 +213,8 @@ constexpr KeyRow kNvfp4Keys[] = {
                 "fouroversix of decoded values only",
      .applies =
          [](const Recipe& r) {
-           return is_fouroversix(r) ||
-                  is_one_of(r, {Order::kModelopt, Order::kCompressedTensors, Order::kTorchao});
+           return is_fouroversix(r) || is_one_of(r, {Order::kModelopt, Order::kModeloptStatic,
+                                                     Order::kCompressedTensors, Order::kTorchao});
          }},
     {.name = "amax-dtype",
      .values = kDTypes,
@@ -268,6 +269,11 @@ void check_outer(const Recipe& recipe) {
     contradiction(recipe,
                   "contract flashinfer-kv takes its decode scale as an argument: "
                   "scale=given with g");
+  if (o.order == Order::kModeloptStatic && o.scale != OuterScale::kTensor)
+    contradiction(
+        recipe,
+        "contract modelopt-static scales blocks by the tensor maximum: scale=tensor, with "
+        "amax where it is known from elsewhere");
   if (o.has_amax && o.amax_bits > kInfinityBits)
     contradiction(
         recipe, fmt::format("amax=0x{:08x} is not a binary32 number of at least +0", o.amax_bits));

@@ -70,7 +70,10 @@ using Convert = QuantizeResult (*)(const std::string&, const std::string&, const
 int run_convert(const ConvertOptions& options, Convert convert) {
   QuantizeOptions job;
   const bool has_recipe = !options.recipe.empty();
-  if (has_recipe) job.recipe = parse_recipe_option(options.recipe, options);
+  if (has_recipe) {
+    job.recipe = parse_recipe_option(options.recipe, options);
+    require_rcp_table_used({&job.recipe, 1}, options);
+  }
   (void)parse_operand(options.in);
   if (!options.format_file.empty()) job.library = load_format_file(options.format_file);
   if (!options.rcp_table.empty()) job.user_rcp = load_rcp_table(options.rcp_table);

@@ -247,6 +247,16 @@ void add_recipe_files(CLI::App& app, CommonOptions& options) {
       ->type_name("FILE");
 }
 
+void require_rcp_table_used(std::span<const Recipe> recipes, const CommonOptions& options) {
+  if (options.rcp_table.empty()) return;
+  for (const Recipe& recipe : recipes) {
+    if (recipe.user_rcp) return;
+  }
+  throw Error(ErrorKind::kUsage, fmt::format("--rcp-table {}: no recipe uses it; say rcp=user in a "
+                                             "recipe with an approximate reciprocal",
+                                             options.rcp_table));
+}
+
 Recipe parse_recipe_option(const std::string& text, const CommonOptions& options) {
   std::shared_ptr<const FormatLibrary> library;
   if (!options.format_file.empty()) library = load_format_file(options.format_file);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,8 @@ Json sources_json(const std::vector<Report::Source>& sources);
 // Parses a recipe of the command line; --verbose prints its forms and why backends refuse it.
 Recipe parse_recipe_option(const std::string& text, const CommonOptions& options);
 void add_recipe_files(CLI::App& app, CommonOptions& options);  // rcp-table, format-file
+// Error(kUsage) for a --rcp-table that none of the recipes uses.
+void require_rcp_table_used(std::span<const Recipe> recipes, const CommonOptions& options);
 
 // --- verbs: each adds its subcommand; the callback leaves the exit code in `exit_code` ---
 void add_formats(CLI::App& app, int& exit_code);

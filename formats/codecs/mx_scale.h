@@ -233,8 +233,8 @@ FP4SCOPE_HD constexpr bool mx_is_plain(const MxOptions& o) {
   return (o.nan == MxNan::kPropagate || o.nan == MxNan::kDrop) &&
          o.nan_code != MxNanCode::kSigned && (o.inf == MxInf::kNan || o.inf == MxInf::k254) &&
          o.zero_block == 0 && o.byte0 == MxByte0::kExact && o.zero_sign != ZeroSign::kRefuse &&
-         !o.flush && !o.ftz && !o.narrow_bf16 && o.dtype == DType16::kF32 && o.triton_sticky &&
-         o.quirk == MxQuirk::kNone && !o.is_2d &&
+         !o.flush && !o.ftz && o.amax_floor == 0 && !o.narrow_bf16 && o.dtype == DType16::kF32 &&
+         o.triton_sticky && o.quirk == MxQuirk::kNone && !o.is_2d &&
          (o.scale_arith == MxScaleArith::kField ||
           (o.scale_rule == MxScaleRule::kRceil && o.scale_arith != MxScaleArith::kLog2));
 }
@@ -290,12 +290,16 @@ FP4SCOPE_HD constexpr void mx_apply_nan(const MxPlan& p, typename L::U nan, MxSc
   // A rule that gives the block its byte comes before what the source leaves open about the
   // maximum.
   const MxNan rule = p.options.nan;
-  if (rule == MxNan::kPropagate || rule == MxNan::kErase || rule == MxNan::kByte0) {
+  if (rule == MxNan::kPropagate || rule == MxNan::kErase || rule == MxNan::kByte0 ||
+      rule == MxNan::k254) {
     s.refusal = s.refusal * (1u - min_of(nan, U{} + 1u));
   }
   switch (rule) {
     case MxNan::kPropagate:
       s.byte = select(is_nan, U{} + 255u, s.byte);
+      break;
+    case MxNan::k254:
+      s.byte = select(is_nan, U{} + 254u, s.byte);
       break;
     case MxNan::kDrop:
     case MxNan::kPass:
@@ -330,10 +334,14 @@ FP4SCOPE_HD constexpr MxScale<L> mx_scale(const MxPlan& p, bool is_binary64,
   using U = typename L::U;
   using F = typename L::F;
   const MxOptions& o = p.options;
-  const MxAmax<L> amax =
-      o.ftz ? mx_amax_of_bits<L>(bit_cast<U>(flush_subnormal<L>(bit_cast<F>(measured.magnitude))),
-                                 measured.is_nan)
-            : measured;
+  MxAmax<L> amax = measured;
+  if (o.ftz) {
+    amax = mx_amax_of_bits<L>(bit_cast<U>(flush_subnormal<L>(bit_cast<F>(measured.magnitude))),
+                              measured.is_nan);
+  }
+  if (o.amax_floor != 0) {
+    amax = mx_amax_of_bits<L>(mx_raise_to<L>(U{} + o.amax_floor, amax.magnitude), amax.is_nan);
+  }
   const U scaled = U{} + static_cast<std::uint32_t>(MxMode::kScaled);
   const U no_codes = U{} + static_cast<std::uint32_t>(MxMode::kNanBlock);
   MxScale<L> s{mx_finite_byte<L>(p, is_binary64, amax), scaled, U{}, F{}};

@@ -52,8 +52,8 @@ FP4SCOPE_HD constexpr bool nvfp4_is_te(Nvfp4Order order) {
 }
 // The element is divided by the scale, not multiplied with an inverse.
 FP4SCOPE_HD constexpr bool nvfp4_divides(Nvfp4Order order) {
-  return order == Nvfp4Order::kModelopt || order == Nvfp4Order::kCompressedTensors ||
-         order == Nvfp4Order::kMlxCpu;
+  return order == Nvfp4Order::kModelopt || order == Nvfp4Order::kModeloptStatic ||
+         order == Nvfp4Order::kCompressedTensors || order == Nvfp4Order::kMlxCpu;
 }
 
 template <class L>
@@ -80,9 +80,13 @@ FP4SCOPE_HD constexpr typename L::F scalar_divide(ScalarDiv how, typename L::F v
 // Section 3.1: 1 where amax is zero or the result is (amax = Inf). div is TransformerEngine's
 // kernel and ends at FLT_MAX; the others are expressions of Python callers, which give Inf.
 FP4SCOPE_HD constexpr float nvfp4_encode_scale(GRule rule, float amax, float top) {
+  // The partial-cast and row_cast_col kernels (3.2) look at the sign of amax only: NaN gives 1 and
+  // Inf the scale 0.
+  if (rule == GRule::kDivUnguarded) return amax > 0.0f ? fmin_bound(top / amax, kFloatMax) : 1.0f;
   if (amax == 0.0f) return 1.0f;
   float g = 0.0f;
   switch (rule) {
+    case GRule::kDivUnguarded:
     case GRule::kDiv:
       g = fmin_bound(top / amax, kFloatMax);
       break;
@@ -124,6 +128,7 @@ FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(const Nvfp4Rules& r, std::uint32_t 
     case Nvfp4Order::kMlxCpu:
       return {amax, r.top() / amax};
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
       return {amax, scalar_divide<Lane<1>>(o.scalar_div, amax, r.top())};
     case Nvfp4Order::kCompressedTensors: {
@@ -148,7 +153,9 @@ FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(const Nvfp4Rules& r, std::uint32_t 
 struct Nvfp4Row {
   float amax, g;
   float g_inverse;  // fl(1/g), or rcp~(g)
-  float k;          // times bmax: fl(g * 1/6), or rcp~(6); modelopt: fl(6*g), a divisor
+  // Times bmax: fl(g * 1/6), or rcp~(6). A divisor: modelopt's fl(6*g), modelopt-static's
+  // fl(amax/6).
+  float k;
 };
 FP4SCOPE_HD constexpr Nvfp4Row nvfp4_row(const Nvfp4Rules& r, Nvfp4Outer outer) {
   const FlushOps<Lane<1>> op{r.options.ftz};
@@ -158,6 +165,8 @@ FP4SCOPE_HD constexpr Nvfp4Row nvfp4_row(const Nvfp4Rules& r, Nvfp4Outer outer) 
     row.k = rcp_approx<Lane<1>>(r.element_max, r.table);
   } else if (r.options.order == Nvfp4Order::kModelopt) {
     row.k = r.element_max * outer.g;
+  } else if (r.options.order == Nvfp4Order::kModeloptStatic) {
+    row.k = scalar_divide<Lane<1>>(r.options.scalar_div, outer.amax, r.element_max);
   } else {
     row.g_inverse = op.div(1.0f, outer.g);
     row.k = op.mul(outer.g, 1.0f / r.element_max);
@@ -166,6 +175,17 @@ FP4SCOPE_HD constexpr Nvfp4Row nvfp4_row(const Nvfp4Rules& r, Nvfp4Outer outer) 
 }
 
 // --- block scale ---
+
+// MSLK _fp32_to_e8m0, even at one fraction bit: 2^23 times 3/4 of a fraction stays, more goes up.
+// Zero (whose power exp2 flushes) and what has no finite power become 1.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F nvfp4_mslk_power(typename L::F s) {
+  using U = typename L::U;
+  const U field = ((bit_cast<U>(s) & kMagnitudeMask) + 0x001fffffu) >> 23;
+  const U one = U{} + 127u;
+  const U kept = select(field == U{}, one, field);
+  return bit_cast<typename L::F>(select(kept > 254u, one, kept) << 23);
+}
 
 // Before the cast. `four`: the map-to-4 candidate, one and a half times the other.
 template <class L>
@@ -212,6 +232,11 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_scale_value(const Nvfp4Rules& r, const
       const F s = bmax / row.k;
       return clamped(select(s == F{}, splat<L>(1.0f), s), splat<L>(0x1p-9f), most);
     }
+    case Nvfp4Order::kModeloptStatic: {
+      const F p = scalar_divide<L>(o.scalar_div, bmax, r.target());
+      const F s = select(p == F{}, splat<L>(1.0f), p) * r.ceiling() / row.k;
+      return clamped(s, splat<L>(0x1p-9f), most);
+    }
     case Nvfp4Order::kCompressedTensors: {
       const F held = round_to_dtype<L>(o.amax_dtype, bmax);
       const F sixth = scalar_divide<L>(o.scalar_div, held, r.target());
@@ -230,8 +255,13 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_scale_value(const Nvfp4Rules& r, const
     case Nvfp4Order::kOnednn:
       // The least scale is the machine epsilon of E4M3.
       return max_of(fmin_bound(bmax / six, most), splat<L>(0x1p-3f));
-    case Nvfp4Order::kMslk:
-      return clamped(bmax / six * row.g, splat<L>(0x1p-9f), most);
+    case Nvfp4Order::kMslkE8m0:
+      return nvfp4_mslk_power<L>(bmax / 4.0f * row.g);
+    case Nvfp4Order::kMslk: {
+      // Triton's clamp: a NaN becomes the lower bound.
+      const F s = bmax / six * row.g;
+      return fmin_bound(select(s > splat<L>(0x1p-9f), s, splat<L>(0x1p-9f)), most);
+    }
   }
   return F{};
 }
@@ -252,6 +282,7 @@ FP4SCOPE_HD constexpr typename L::U nvfp4_scale_code(const Nvfp4Rules& r, typena
     }
     case Nvfp4Order::kFouroversix:
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
       return cast<L>(r.scale, {Rounding::kEven, Overflow::kSpecial, nan}, s);
     case Nvfp4Order::kCompressedTensors: {
@@ -299,6 +330,7 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(const Nvfp4Rules& r, const Nvf
     case Nvfp4Order::kFouroversix:
       return select(sf == F{}, F{}, 1.0f / (row.g_inverse * sf));
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
       return sf * row.g;
     case Nvfp4Order::kCompressedTensors:
       return sf / row.g;
@@ -308,6 +340,7 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(const Nvfp4Rules& r, const Nvf
       return select(sf == F{}, F{}, row.g / sf);
     case Nvfp4Order::kMlxCuda:
     case Nvfp4Order::kMslk:
+    case Nvfp4Order::kMslkE8m0:
       return row.g / sf;
     case Nvfp4Order::kMlxCpu:
       return sf;

@@ -17,6 +17,7 @@ FP4SCOPE_HD constexpr bool nvfp4_decodes_by_amax(const Nvfp4Options& o) {
     case Nvfp4Order::kTrtllm:
     case Nvfp4Order::kVllm:
     case Nvfp4Order::kMslk:
+    case Nvfp4Order::kMslkE8m0:
       return false;
     default:
       return true;
@@ -46,6 +47,7 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_decode_factor(const Nvfp4Rules& r, Nvf
   const Nvfp4Options& o = r.options;
   switch (o.order) {
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
       return sf * outer.g;
     case Nvfp4Order::kCompressedTensors:

@@ -112,6 +112,7 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_element(const Nvfp4Rules& r, typenam
       }
       break;
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kCompressedTensors:
       if (o.order == Nvfp4Order::kCompressedTensors) refused = select(y == y, refused, U{} + 1u);
       // The sign is that of y < 0.

@@ -159,6 +159,27 @@ constexpr MxOptions mx_onednn() {
   o.inf = MxInf::kRefuse;
   return o;
 }
+// DeepSeek's casters: the smallest power of two that is at least fl(max(amax, floor) / 6).
+constexpr MxOptions mx_deepseek(std::uint32_t amax_floor) {
+  MxOptions o = mx_options(MxScaleRule::kRceil, MxScaleArith::kDiv);
+  o.amax_floor = amax_floor;
+  return o;
+}
+// A NaN survives torch's maximum and its exponent is clamped to 254.
+constexpr MxOptions mx_deepgemm() {
+  MxOptions o = mx_deepseek(0x38d1b717u);  // 1e-4
+  o.nan = MxNan::k254;
+  o.inf = MxInf::k254;
+  o.ties = Rounding::kZero;
+  o.zero_sign = ZeroSign::kDrop;
+  return o;
+}
+constexpr MxOptions mx_tilekernels() {
+  MxOptions o = mx_deepseek(0x01c00000u);  // 6 * 2^-126
+  o.nan = MxNan::kRefuse;
+  o.inf = MxInf::kRefuse;
+  return o;
+}
 constexpr NativeLayout mx_native(Nibbles nibbles, ScaleLayout scales = ScaleLayout::kLinear) {
   NativeLayout layout;
   layout.nibbles = nibbles;
@@ -290,6 +311,17 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"onednn", mx_onednn(), Ragged::kPad,
      "oneDNN 3f27bec2 src/cpu/matmul/ref_matmul.cpp dynamic_mx", Evidence::kRead, "",
      "mxfp4 mxfp8e4m3 mxfp8e5m2"},
+    {"deepgemm", mx_deepgemm(), Ragged::kPad,
+     "DeepGEMM 54e22612 deep_gemm/utils/math.py per_token_cast_to_fp4 (use_ue8m0)", Evidence::kRead,
+     "", "mxfp4", "",
+     "ties go toward zero, and amax is at least 1e-4, so that an all-zero block has byte 112; the "
+     "ties are verified, codes of a NaN (7) and its byte (254) are read; on a GPU torch multiplies "
+     "with 1/6 (scale-arith=mul)"},
+    {"tilekernels", mx_tilekernels(), Ragged::kError,
+     "TileKernels 36d9e45d tile_kernels/quant/common.py, per_token_cast_kernel.py", Evidence::kRead,
+     "", "mxfp4", "",
+     "amax is at least 6 * 2^-126, so that an all-zero block has byte 1; whether its maximum "
+     "ignores a NaN is not known, so NaN and infinities are refused"},
 };
 
 }  // namespace fp4scope

@@ -31,6 +31,7 @@ enum class MxNan : std::uint8_t {
   kPropagate,  // a NaN makes the byte 255
   kDrop,       // ignored in the maximum, the element is cast by the scalar rule (MxNanCode)
   kByte0,      // byte 0; the elements are cast with that scale
+  k254,        // byte 254; the elements are cast with that scale
   kErase,      // byte 0 and every code zero with sign
   kPass,       // fake quantization only: ignored in the maximum, the element stays NaN
   kRefuse      // the source says nothing: such a tensor is refused
@@ -88,6 +89,8 @@ struct MxOptions {
   MxScaleRule scale_rule = MxScaleRule::kFloor;
   MxScaleArith scale_arith = MxScaleArith::kField;
   std::uint32_t divisor = 0;  // field-up: 6 or 4
+  // Binary32 bits of the least block maximum, set by its contract alone; 0: none.
+  std::uint32_t amax_floor = 0;
   EvenWidth even_width = EvenWidth::kElem;
   MxTop top = MxTop::kNan;
   MxNan nan = MxNan::kPropagate;
@@ -119,7 +122,7 @@ struct MxOptions {
     return scale_rule == MxScaleRule::kRoundLog2 || !triton_sticky || narrow_bf16 ||
            dtype != DType16::kF32 || scale_arith == MxScaleArith::kLog2 ||
            scale_arith == MxScaleArith::kRcp || quirk == MxQuirk::kMicroxTorch ||
-           quirk == MxQuirk::kUniversal || quirk == MxQuirk::kGgml || ftz;
+           quirk == MxQuirk::kUniversal || quirk == MxQuirk::kGgml || ftz || amax_floor != 0;
   }
 };
 inline constexpr std::uint32_t kRefuseZeroBlock = 256;

@@ -1,12 +1,12 @@
 // nvfp4.h: contracts of NVFP4, if4 and nvint4 (spec/nvfp4.md sections 2 to 6, spec/more.md 3, 4,
 // 6). Where a source has no dequantizer of its own the decoded value is fixed here:
 //   te, te-fast                       q * f, f = fl(fl(sf*amax) * fl(1/(6M))) (spec/nvfp4.md 3.4)
-//   flashinfer*, trtllm, vllm, mslk   q * f, f = fl(sf * fl(1/g)); scale=row of flashinfer-fast:
+//   flashinfer*, trtllm, vllm, mslk*  q * f, f = fl(sf * fl(1/g)); scale=row of flashinfer-fast:
 //                                     f = fl(sf * fl(rowAmax * fl(1/(6M)))), the scale it stores
 //   any of these six, scale=given     with the key amax: as te; without: f = fl(sf * fl(1/g))
 //   fouroversix*, if4, nvint4         fl(fl(fl(q*sf) * amax) / (qM)); scale=none and scale=given
 //                                     without amax: fl(fl(q*sf) * fl(1/g))
-//   modelopt, torchao                 q * fl(sf*g), g the decode scale
+//   modelopt*, torchao                q * fl(sf*g), g the decode scale
 //   compressed-tensors                q * fl(sf/g)
 //   mlx-*                             fl(fl(fl(q*sf) * amax) / 2688); scale=none: fl(q*sf)
 //   onednn                            fl(q*sf)
@@ -36,6 +36,7 @@ constexpr Nvfp4Options nvfp4_options(Nvfp4Order order) {
       break;
     case Nvfp4Order::kFouroversix:
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kCompressedTensors:
       o.neg_zero = NegZero::kDrop;
       break;
@@ -117,6 +118,12 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
      "Model-Optimizer a2fbac7 modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
      Evidence::kVerified, "nvfp4/cases.json", "nvfp4", "",
      "g is the decode scale weight_scale_2; the code of a NaN element is inferred"},
+    {"modelopt-static", nvfp4_options(Nvfp4Order::kModeloptStatic), Ragged::kError,
+     "Model-Optimizer a2fbac7 modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
+     "(get_weights_scaling_factor_from_quantizer)",
+     Evidence::kRead, "", "nvfp4", "",
+     "the block scale is taken relative to the tensor maximum; the block maximum is that of the "
+     "weights, where the source takes a calibrated one"},
     {"compressed-tensors", nvfp4_options(Nvfp4Order::kCompressedTensors), Ragged::kError,
      "compressed-tensors 52792be src/compressed_tensors/quantization/utils/helpers.py",
      Evidence::kVerified, "nvfp4/cases.json", "nvfp4", "",
@@ -144,6 +151,12 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
     {"mslk", nvfp4_options(Nvfp4Order::kMslk), Ragged::kError,
      "MSLK 2a3c897 mslk/quantize/triton/quantize_kernels/nvfp4.py", Evidence::kRead, "", "nvfp4",
      "", "g is the caller's; by default it is taken from the tensor maximum", kNvfp4Swizzled},
+    {"mslk-e8m0", nvfp4_options(Nvfp4Order::kMslkE8m0), Ragged::kError,
+     "MSLK 2a3c897 mslk/quantize/triton/quantize_kernels/nvfp4.py (use_e8m0_scale)",
+     Evidence::kRead, "", "nvfp4", "",
+     "block scales are powers of two stored as E4M3, a zero block has 1; an exact three quarters "
+     "of a fraction stays below, as the source adds one less than the half",
+     kNvfp4Swizzled},
     {"flashinfer-kv", nvfp4_options(Nvfp4Order::kFlashinferKv), Ragged::kError,
      "FlashInfer fb28d72 csrc/fp4_kv_quantization.cu", Evidence::kRead, "", "nvfp4", "", kRcpNote},
 };

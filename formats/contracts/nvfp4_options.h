@@ -16,6 +16,7 @@ enum class Nvfp4Order : std::uint8_t {
   kFouroversix,
   kFouroversixCuda,
   kModelopt,
+  kModeloptStatic,  // export with a scale relative to the tensor maximum
   kCompressedTensors,
   kTorchao,
   kMlxMetal,  // spec/more.md 4.1
@@ -23,6 +24,7 @@ enum class Nvfp4Order : std::uint8_t {
   kMlxCpu,
   kOnednn,        // spec/more.md 4.2, dynamic_fp
   kMslk,          // spec/more.md 4.3
+  kMslkE8m0,      // the same with use_e8m0_scale: powers of two in E4M3
   kFlashinferKv,  // spec/more.md 6, nvfp4_kv_quant
 };
 enum class OuterScale : std::uint8_t {
@@ -32,7 +34,7 @@ enum class OuterScale : std::uint8_t {
   kGiven    // g is part of the recipe
 };
 // How a tensor-level g is derived (spec/nvfp4.md 3.1); 6M as the contract has it.
-enum class GRule : std::uint8_t { kDiv, kRcpMul, kInvDiv, kInvMul };
+enum class GRule : std::uint8_t { kDiv, kRcpMul, kInvDiv, kInvMul, kDivUnguarded };
 enum class BlockShape : std::uint8_t { k1d, k2d };  // 1xB, or BxB with the byte on B rows
 enum class Select : std::uint8_t {
   kStatic6,  // the block maximum is mapped to 6 (nvint4: 7)

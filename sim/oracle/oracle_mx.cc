@@ -97,6 +97,8 @@ Scale block_scale(const Recipe& recipe, const std::vector<Input>& block, bool bi
         return fixed_scale(kMxNanByte);
       case MxNan::kByte0:
         return fixed_scale(0);
+      case MxNan::k254:
+        return fixed_scale(254);
       case MxNan::kErase:
         return fixed_scale(0, Scale::Codes::kErased);
       case MxNan::kRefuse:
@@ -127,6 +129,9 @@ Scale block_scale(const Recipe& recipe, const std::vector<Input>& block, bool bi
       case MxInf::kRefuse:
         refuse(infinity->row, "an infinity, about which the contract's source says nothing");
     }
+  }
+  if (options.amax_floor != 0) {
+    amax = std::max(amax, exact(bit_cast<float>(options.amax_floor)).magnitude);
   }
   if (amax.is_zero()) return zero_block(recipe, block.front().row);
   // microx, flush=1: floor(log2 amax) of a subnormal. The torch path computes it in binary32, so

@@ -34,6 +34,22 @@ float largest(MinifloatSpec spec) {
   return value32(spec, spec.max_finite_code());
 }
 
+// more.md 4.3, use_e8m0_scale: the largest power of two not above s, the next one where s is above
+// 1.75 times it; 1 for zero, Inf, NaN and where the power has no binary32 form. A subnormal counts
+// as a fraction over 2^-126 without the leading one.
+float mslk_power(float s) {
+  const Number v = exact(s);
+  if (!v.is_finite() || v.is_zero()) return from_bits32(0x3f800000u);
+  const Dyadic least_normal = Dyadic::pow2(-126);
+  if (v.magnitude < least_normal) {
+    const bool up = v.magnitude > Dyadic(Integer(3), -128);
+    return up ? power_of_two(-126) : from_bits32(0x3f800000u);
+  }
+  const int binade = v.magnitude.floor_log2();
+  const int exponent = binade + (v.magnitude > Dyadic(Integer(7), binade - 2) ? 1 : 0);
+  return exponent > 127 ? from_bits32(0x3f800000u) : power_of_two(exponent);
+}
+
 MinifloatSpec block_scale_of(const BlockFormat& format) {
   for (int i = 0; i < format.num_levels; ++i) {
     const ScaleLevel& level = format.levels[static_cast<std::size_t>(i)];
@@ -120,9 +136,15 @@ float Nvfp4Rules::over_number(float a, float number) const {
 
 // Section 3.1 and the g-rule table.
 float Nvfp4Rules::encode_scale_of_tensor(float amax) const {
+  if (options.g_rule == GRule::kDivUnguarded) {  // 3.2: amax > 0 ? min(2688/amax, FMAX) : 1
+    const Number v = exact(amax);
+    return v.is_nan() || v.is_zero() ? kOne : min_number(div32(top_m, amax), kFmax);
+  }
   if (exact(amax).is_zero()) return kOne;
   float g = kOne;
   switch (options.g_rule) {
+    case GRule::kDivUnguarded:
+      break;
     case GRule::kDiv:
       g = min_number(div32(top_m, amax), kFmax);
       break;
@@ -161,7 +183,9 @@ OuterScale32 Nvfp4Rules::outer(std::uint32_t amax_bits) const {
   }
   float amax = outer.amax;
   // nan_to_num of more.md 3, for weights in BF16.
-  if (recipe.contract == "sglang-online" && exact(amax).is_infinite()) amax = kBf16Max;
+  if (recipe.contract == "sglang-online" && exact(amax).is_infinite()) {
+    amax = outer.amax = kBf16Max;
+  }
   switch (options.order) {
     case Nvfp4Order::kFlashinfer:
     case Nvfp4Order::kFlashinferFast:
@@ -173,6 +197,7 @@ OuterScale32 Nvfp4Rules::outer(std::uint32_t amax_bits) const {
     case Nvfp4Order::kTrtllm:
     case Nvfp4Order::kVllm:
     case Nvfp4Order::kMslk:
+    case Nvfp4Order::kMslkE8m0:
     case Nvfp4Order::kOnednn:
       outer.g = encode_scale_of_tensor(amax);
       break;
@@ -184,6 +209,7 @@ OuterScale32 Nvfp4Rules::outer(std::uint32_t amax_bits) const {
       outer.g = div32(top_m, amax);
       break;
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
     case Nvfp4Order::kFlashinferKv:
       outer.g = over_number(amax, top_m);
@@ -236,6 +262,13 @@ float Nvfp4Rules::unrounded_scale(const OuterScale32& outer, float bmax, Grid gr
       const float s = div32(bmax, mul32(top, g));
       return clamp_torch(exact(s).is_zero() ? kOne : s, smallest_subnormal(scale), cap);
     }
+    case Nvfp4Order::kModeloptStatic: {  // 6, fl(fl(p*M)/fl(gamax/6))
+      float p = over_number(bmax, top);
+      if (exact(p).is_zero()) p = kOne;
+      const float m = from_integer(options.e4m3max);
+      const float s = div32(mul32(p, m), over_number(outer.amax, top));
+      return clamp_torch(s, smallest_subnormal(scale), cap);
+    }
     case Nvfp4Order::kCompressedTensors: {
       const auto dt = [&](float v) { return round_to_type(options.amax_dtype, v); };
       const float s = mul32(g, dt(over_number(dt(bmax), top)));
@@ -255,6 +288,8 @@ float Nvfp4Rules::unrounded_scale(const OuterScale32& outer, float bmax, Grid gr
       return round_to_type(input_type, div32(bmax, top));
     case Nvfp4Order::kOnednn:  // more.md 4.2
       return max_number(min_number(div32(bmax, top), cap), epsilon(scale));
+    case Nvfp4Order::kMslkE8m0:
+      return mslk_power(mul32(div32(bmax, kFour), g));
     case Nvfp4Order::kMslk: {  // more.md 4.3
       const float s = mul32(div32(bmax, top), g);
       return min_number(max_number(s, smallest_subnormal(scale)), cap);
@@ -269,6 +304,7 @@ std::uint32_t Nvfp4Rules::scale_byte(float s) const {
   switch (options.order) {
     case Nvfp4Order::kFouroversix:
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
       return cast_special(scale, v, Rounding::kEven, nan);
     case Nvfp4Order::kCompressedTensors: {
@@ -323,6 +359,7 @@ Nvfp4Rules::Divisor Nvfp4Rules::divisor(const OuterScale32& outer, float bmax, f
     case Nvfp4Order::kFouroversixCuda:
       return times(min_number(div32(kOne, mul32(div32(kOne, g), sf)), kFmax));
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
       return by(mul32(sf, g));
     case Nvfp4Order::kCompressedTensors:
       return by(div32(sf, g));
@@ -333,6 +370,7 @@ Nvfp4Rules::Divisor Nvfp4Rules::divisor(const OuterScale32& outer, float bmax, f
       return times(sf_is_zero ? kZero : div32(g, sf));
     case Nvfp4Order::kMlxCuda:
     case Nvfp4Order::kMslk:
+    case Nvfp4Order::kMslkE8m0:
       return times(div32(g, sf));
     case Nvfp4Order::kMlxCpu:
       return by(sf);

@@ -97,6 +97,7 @@ Nvfp4Rules::Element Nvfp4Rules::encode(float x, const Divisor& divisor, Grid gri
   const bool drops = options.neg_zero == NegZero::kDrop;
   const bool from_python = options.order == Nvfp4Order::kFouroversix ||
                            options.order == Nvfp4Order::kModelopt ||
+                           options.order == Nvfp4Order::kModeloptStatic ||
                            options.order == Nvfp4Order::kCompressedTensors;
   // Of the contracts that drop the sign of zero, those three look at the quotient y, an override
   // of the others at the input.
@@ -167,6 +168,7 @@ float Nvfp4Rules::decoded(const OuterScale32& outer, std::uint32_t byte, bool ch
   const auto by_te = [&] { return mul32(q, mul32(mul32(sf, outer.amax), div32(kOne, top_m))); };
   switch (options.order) {
     case Nvfp4Order::kModelopt:
+    case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
       return mul32(q, mul32(sf, outer.g));
     case Nvfp4Order::kCompressedTensors:
@@ -192,6 +194,7 @@ float Nvfp4Rules::decoded(const OuterScale32& outer, std::uint32_t byte, bool ch
     case Nvfp4Order::kTrtllm:
     case Nvfp4Order::kVllm:
     case Nvfp4Order::kMslk:
+    case Nvfp4Order::kMslkE8m0:
       if (given_amax) return by_te();
       if (options.scale == OuterScale::kRow && options.order == Nvfp4Order::kFlashinferFast) {
         return mul32(q, mul32(sf, mul32(outer.amax, div32(kOne, top_m))));  // pts of 4.2

@@ -17,6 +17,19 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("a --rcp-table that no recipe uses is wrong usage, not ignored") {
+  const std::string table = (data_dir() / "rcp" / "rcp_approx_h200.xz").string();
+  const std::string sample = (data_dir() / "sample" / "use_lite_slice.safetensors").string();
+  const std::string fast = "nvfp4:contract=flashinfer-fast,rcp=user";
+  CHECK(run({"analyze", sample, "-r", fast, "-r", "mxfp4", "--rcp-table", table}).code == 0);
+  const Result unused = run({"analyze", sample, "-r", "mxfp4", "--rcp-table", table});
+  CHECK(unused.code == 2);
+  CHECK(unused.err.find("no recipe uses it") != std::string::npos);
+  CHECK(
+      run({"quantize", sample, "/nonexistent/out.safetensors", "-r", "mxfp4", "--rcp-table", table})
+          .code == 2);
+}
+
 TEST_CASE("a file that cannot be used is one sentence that names it, and exit code 3") {
   TempDir folder;
   const std::string sample = read_file(source_dir() / kSample);

@@ -65,6 +65,16 @@ TEST_CASE("worked examples of spec/nvfp4.md section 8") {
       {"nvfp4:contract=modelopt,amax=0x3f800000", {}, 0x38, {0, 0}},
       {"nvfp4:contract=compressed-tensors,amax=0x3f800000", {}, 0x20, {0, 0}},
       {"nvfp4:contract=torchao,amax=0x3f800000", {}, 0x08, {0, 0}},
+      // spec/more.md 4.3: powers of two at one fraction bit, 1 for a zero block. 7/4 = 1.75 stays.
+      {"nvfp4:contract=mslk-e8m0,scale=none", {}, 0x38, {0, 0}},
+      {"nvfp4:contract=mslk-e8m0,scale=none", {7, 3.5f}, 0x38, {7, 6}},
+      {"nvfp4:contract=mslk-e8m0,scale=none", {7.03125f, 3}, 0x40, {6, 3}},
+      {"nvfp4:contract=mslk-e8m0,scale=none", {4, 1}, 0x38, {6, 2}},
+      // Section 6, static export: p/(amax/6) * 448 with amax 2688; a zero block counts as p = 1.
+      {"nvfp4:contract=modelopt-static,amax=0x45280000", {}, 0x38, {0, 0}},
+      {"nvfp4:contract=modelopt-static,amax=0x45280000", {2688}, 0x7e, {7}},
+      {"nvfp4:contract=modelopt-static,amax=0x45280000", {6, 3, -0.5f}, 0x38, {7, 5, 9}},
+      {"nvfp4:contract=modelopt-static,amax=0x45280000,e4m3max=256", {2688}, 0x78, {7}},
   };
   for (const Backend* backend : available_backends()) {
     Diff scales(label(*backend, "spec/nvfp4.md section 8 scales")),
