@@ -1,7 +1,8 @@
 // text_on_device.cu: the codec text as CUDA threads against the same text on the host: every scalar
 // format and rounding over all 2^32 binary32 patterns, and every contract on random and hard
 // blocks. Needs a device; without one it prints SKIPPED. `text_on_device BLOCKS` sets the blocks
-// per contract (default 2^20).
+// per contract (default 2^20). A line for each sweep, so that an interrupted run still says what it
+// saw.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -106,6 +107,9 @@ std::int64_t compare_scalars(std::int64_t* swept) {
       if (got[static_cast<std::size_t>(c)] == want[static_cast<std::size_t>(c)]) continue;
       if (bad++ == 0) std::printf("DIFFERS %s chunk %08x\n", names[j].data(), c << kChunkBits);
     }
+    std::printf("%s %d: 2^32 inputs, %d chunks differ\n", names[j].data(),
+                static_cast<int>(jobs[j].rounding), bad);
+    std::fflush(stdout);
     differing += bad;
     *swept += std::int64_t{1} << 32;
   }
@@ -173,8 +177,11 @@ int main(int argc, char** argv) {
   const int blocks = argc > 1 ? std::atoi(argv[1]) : 1 << 20;
   const auto start = std::chrono::steady_clock::now();
   std::int64_t swept = 0, elements = 0;
-  const std::int64_t scalars = compare_scalars(&swept);
   const std::int64_t block_bytes = compare_blocks(blocks, &elements);
+  std::printf("%lld block elements, %lld differ\n", static_cast<long long>(elements),
+              static_cast<long long>(block_bytes));
+  std::fflush(stdout);
+  const std::int64_t scalars = compare_scalars(&swept);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf(
       "%s: %lld scalar conversions in checksums, %lld chunks differ; %lld block elements, "
