@@ -311,13 +311,13 @@ inline constexpr Contract<MxOptions> kMxContracts[] = {
     {"onednn", mx_onednn(), Ragged::kPad,
      "oneDNN 3f27bec2 src/cpu/matmul/ref_matmul.cpp dynamic_mx", Evidence::kRead, "",
      "mxfp4 mxfp8e4m3 mxfp8e5m2"},
-    {"deepgemm", mx_deepgemm(), Ragged::kPad,
+    {"deepgemm-fp4", mx_deepgemm(), Ragged::kPad,
      "DeepGEMM 54e22612 deep_gemm/utils/math.py per_token_cast_to_fp4 (use_ue8m0)", Evidence::kRead,
      "", "mxfp4", "",
      "ties go toward zero, and amax is at least 1e-4, so that an all-zero block has byte 112; the "
      "ties are verified, codes of a NaN (7) and its byte (254) are read; on a GPU torch multiplies "
      "with 1/6 (scale-arith=mul)"},
-    {"tilekernels", mx_tilekernels(), Ragged::kError,
+    {"tilekernels-fp4", mx_tilekernels(), Ragged::kError,
      "TileKernels 36d9e45d tile_kernels/quant/common.py, per_token_cast_kernel.py", Evidence::kRead,
      "", "mxfp4", "",
      "amax is at least 6 * 2^-126, so that an all-zero block has byte 1; whether its maximum "

@@ -237,15 +237,15 @@ const Example kExamples[] = {
     // spec/more.md 2.5, DeepGEMM's own FP4 caster: ties toward zero, no sign on a zero code; the
     // floor 1e-4 gives a zero block 2^-15 (1e-4/6 is between 2^-16 and 2^-15). 2.1, TileKernels:
     // the floor 6 * 2^-126 gives it 2^-126.
-    {"mxfp4:contract=deepgemm",
+    {"mxfp4:contract=deepgemm-fp4",
      {6.0f, 0.75f, 3.5f, -0.25f, -0.75f, 5.0f, -0.0f, 2.5f},
      127,
      {7, 1, 5, 0, 9, 6, 0, 4}},
-    {"mxfp4:contract=deepgemm", {6.5f}, 128, {5}},
-    {"mxfp4:contract=deepgemm", {}, 112, {0}},
-    {"mxfp4:contract=deepgemm", {0x1p-16f}, 112, {1}},
-    {"mxfp4:contract=tilekernels", {}, 1, {0}},
-    {"mxfp4:contract=tilekernels", {6.0f, 0.75f, 3.5f, -0.25f}, 127, {7, 2, 6, 8}},
+    {"mxfp4:contract=deepgemm-fp4", {6.5f}, 128, {5}},
+    {"mxfp4:contract=deepgemm-fp4", {}, 112, {0}},
+    {"mxfp4:contract=deepgemm-fp4", {0x1p-16f}, 112, {1}},
+    {"mxfp4:contract=tilekernels-fp4", {}, 1, {0}},
+    {"mxfp4:contract=tilekernels-fp4", {6.0f, 0.75f, 3.5f, -0.25f}, 127, {7, 2, 6, 8}},
     {"mxfp4:contract=triton-up,triton-sticky=0", {6.0f, 0.25f + 0x1p-25f}, 127, {7, 0}},
 };
 
