@@ -86,4 +86,33 @@ std::string TextTable::str() const {
   return out;
 }
 
+std::string wrapped(std::string_view lead, std::string_view text, std::size_t indent,
+                    std::size_t width) {
+  std::string out(lead);
+  std::size_t column = out.size();
+  if (column < indent) {
+    out.append(indent - column, ' ');
+    column = indent;
+  }
+  bool at_start = true;
+  while (!text.empty()) {
+    // The next piece that may not be broken, with the blank or '|' that ends it.
+    const std::size_t end = std::min(text.find_first_of(" |"), text.size() - 1) + 1;
+    const std::string_view piece = text.substr(0, end);
+    text.remove_prefix(end);
+    const std::size_t visible = piece.size() - (piece.back() == ' ' ? 1 : 0);
+    if (!at_start && column + visible > width) {
+      if (out.back() == ' ') out.pop_back();
+      out += '\n';
+      out.append(indent, ' ');
+      column = indent;
+    }
+    out += piece;
+    column += piece.size();
+    at_start = false;
+  }
+  while (out.back() == ' ') out.pop_back();
+  return out + '\n';
+}
+
 }  // namespace fp4scope

@@ -38,4 +38,9 @@ class TextTable {
   std::vector<Line> lines_;
 };
 
+// `lead`, padded to `indent` columns, then `text` in lines of at most `width` bytes, the later ones
+// indented alike; ends with a newline. Breaks at blanks, and after '|' of lists without blanks.
+std::string wrapped(std::string_view lead, std::string_view text, std::size_t indent,
+                    std::size_t width = 79);
+
 }  // namespace fp4scope

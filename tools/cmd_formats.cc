@@ -129,11 +129,11 @@ std::string contracts_text(Family family, std::string_view format) {
                        c.alias.empty() ? "" : fmt::format(" (also {})", c.alias),
                        c.is_default ? " (default)" : "", evidence_name(c.evidence));
     if (format.empty() && !c.formats.empty()) {
-      out += fmt::format("    formats: {}\n", contract_formats(family, c));
+      out += wrapped("    formats:", contract_formats(family, c), 13);
     }
-    out += fmt::format("    source: {}\n    vectors: {}\n", c.source,
-                       c.vectors.empty() ? "none; the exact oracle" : c.vectors);
-    if (!c.note.empty()) out += fmt::format("    note: {}\n", c.note);
+    out += wrapped("    source:", c.source, 13);
+    out += wrapped("    vectors:", c.vectors.empty() ? "none; the exact oracle" : c.vectors, 13);
+    if (!c.note.empty()) out += wrapped("    note:", c.note, 13);
   }
   return out;
 }
@@ -156,8 +156,8 @@ Json layout_json(const LayoutInfo& layout) {
           {"users", layout.users}, {"evidence", evidence_name(layout.evidence)}};
 }
 std::string layout_text(const LayoutInfo& layout) {
-  return fmt::format("{} {}: {}\n    {}\n    used by: {}\n", layout.kind, layout.name,
-                     evidence_name(layout.evidence), layout.formula, layout.users);
+  return fmt::format("{} {}: {}\n", layout.kind, layout.name, evidence_name(layout.evidence)) +
+         wrapped("", layout.formula, 4) + wrapped("    used by:", layout.users, 13);
 }
 
 std::string list_text() {
@@ -220,19 +220,17 @@ std::string format_text(const FormatRow& row) {
   std::string out = fmt::format(
       "{}: {}\nsource: {}\nelement {}, block {}, scales (outermost first) {}\n{} bits per value",
       format.name, row.summary, row.source, spec_name(format.element), format.block,
-      levels_text(format), format.bits_per_element());
+      format.num_levels == 0 ? "none" : levels_text(format), format.bits_per_element());
   if (format.num_levels > 0 && format.levels[0].group == 0)
     out += ", and 32 bits per tensor or row";
   out += "\n\nkeys\n";
-  TextTable keys;
-  keys.column("", Align::kLeft);
-  keys.column("", Align::kLeft);
-  keys.column("", Align::kLeft);
   for (const KeyHelp& key : recipe_keys(row.family)) {
-    keys.row({"  " + std::string(key.key), key.values, std::string(key.meaning)});
+    out += wrapped(fmt::format("  {}", key.key), key.meaning, 17);
+    out += wrapped("", key.values, 17);
   }
-  out += keys.str() + "\ndefaults\n  " + to_full_string(parse_recipe(std::string(format.name))) +
-         "\n\n" + contracts_text(row.family, format.name) + "\nelement ";
+  std::string defaults = to_full_string(parse_recipe(std::string(format.name)));
+  out +=
+      "\ndefaults\n  " + defaults + "\n\n" + contracts_text(row.family, format.name) + "\nelement ";
   if (format.name == "if4") out += "e2m1 or, in blocks whose scale byte has bit 7 set, int4\n";
   for (const Scalar& scalar : all_scalars()) {
     if (scalar.name == spec_name(format.element)) return out + scalar_text(scalar);

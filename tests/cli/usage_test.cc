@@ -110,6 +110,21 @@ TEST_CASE("formats NAME states the limits of the specification's table") {
   }
 }
 
+TEST_CASE("the keys of formats NAME fit a terminal of 80 columns") {
+  for (const char* name : {"mxfp4", "nvfp4", "hif4", "int4", "fp8", "bf16"}) {
+    CAPTURE(name);
+    const std::string out = run({"formats", name}).out;
+    const std::size_t first = out.find("\nkeys\n"), last = out.find("\ndefaults\n");
+    REQUIRE(first < last);
+    REQUIRE(last != std::string::npos);
+    std::istringstream lines(out.substr(first, last - first));
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+  }
+}
+
 TEST_CASE("formats lists formats, contracts, scalars and backends, also as JSON") {
   const Result text = run({"formats"});
   CHECK(text.code == 0);
