@@ -67,7 +67,7 @@ TEST_CASE("the oracle's HiF4 groups give the recorded scales, codes and values")
 }
 
 TEST_CASE("the oracle gives the fake-quantized values of the HiFloat4 simulator") {
-  if (!have_shared(kPeersFile)) return;
+  if (!have_shared(kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   for (const char* width : {"3", "4", "5"}) {

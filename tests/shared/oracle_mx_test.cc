@@ -167,7 +167,7 @@ TEST_CASE("the worked examples of spec/mx.md section 5") {
 }
 
 TEST_CASE("the oracle gives torchao's scales and codes") {
-  if (!have_shared(kPeersFile)) return;
+  if (!have_shared(kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   constexpr std::pair<const char*, const char*> kElements[] = {
@@ -193,7 +193,7 @@ TEST_CASE("the oracle gives torchao's scales and codes") {
 }
 
 TEST_CASE("the oracle gives microxcaling's values") {
-  if (!have_shared(kPeersFile)) return;
+  if (!have_shared(kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   constexpr std::pair<const char*, const char*> kElements[] = {
@@ -230,7 +230,7 @@ TEST_CASE("the oracle gives microxcaling's values") {
 }
 
 TEST_CASE("the oracle gives fouroversix' MXFP4 scales and codes, blocks of 32 and of 32x32") {
-  if (!have_shared(kPeersFile)) return;
+  if (!have_shared(kPeers)) return;
   const Peers peers;
   std::vector<float> x = peers.floats("x_bf16");
   constexpr std::int64_t kRows = 128, kCols = 256, kScales = kCols / 32;

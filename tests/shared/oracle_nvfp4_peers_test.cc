@@ -3,47 +3,16 @@
 // bits, and the worked examples of spec/nvfp4.md section 8 and spec/more.md section 4.
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 
-#include "analysis/io/tensor_source.h"
 #include "sim/error.h"
 #include "tests/shared/oracle_nvfp4_runs.h"
+#include "tests/shared/peers.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
 
 namespace {
-
-constexpr const char* kPeers = "vectors/peers/peers.safetensors";
-
-class Peers {
- public:
-  Peers() : source_(open_source((shared_dir() / kPeers).string())) {}
-  const TensorInfo& info(const std::string& name) const {
-    for (const TensorInfo& t : source_->tensors()) {
-      if (t.name == name) return t;
-    }
-    FAIL("no tensor ", name);
-    return source_->tensors().front();
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<float> v(static_cast<std::size_t>(t.elements));
-    source_->read_f32(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-  std::vector<std::uint8_t> bytes(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<std::uint8_t> v(static_cast<std::size_t>(t.elements));
-    REQUIRE(static_cast<std::size_t>(t.bytes) == v.size());
-    source_->read_raw(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-
- private:
-  std::unique_ptr<TensorSource> source_;
-};
 
 constexpr std::int64_t kRows = 68, kPaddedRows = 128, kCols = 256;
 

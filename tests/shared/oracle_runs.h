@@ -3,12 +3,11 @@
 #pragma once
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "analysis/io/tensor_source.h"
 #include "sim/backend.h"
+#include "tests/shared/peers.h"
 #include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
@@ -45,34 +44,5 @@ inline void compare_values(Diff& diff, const std::vector<float>& got,
 inline Quantized oracle_run(const Recipe& recipe, const std::vector<float>& x, std::int64_t rows) {
   return quantized(oracle_backend(), recipe, x, rows, std::ssize(x) / rows);
 }
-
-// ../shared/vectors/peers/peers.safetensors.
-inline constexpr const char* kPeersFile = "vectors/peers/peers.safetensors";
-class Peers {
- public:
-  Peers() : source_(open_source((shared_dir() / kPeersFile).string())) {}
-  const TensorInfo& info(const std::string& name) const {
-    for (const TensorInfo& t : source_->tensors()) {
-      if (t.name == name) return t;
-    }
-    FAIL("no tensor ", name);
-    return source_->tensors().front();
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<float> v(static_cast<std::size_t>(t.elements));
-    source_->read_f32(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-  std::vector<std::uint8_t> bytes(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<std::uint8_t> v(static_cast<std::size_t>(t.bytes));
-    source_->read_raw(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-
- private:
-  std::unique_ptr<TensorSource> source_;
-};
 
 }  // namespace fp4scope::test

@@ -18,7 +18,7 @@ using test::Peers;
 using test::quantized;
 
 TEST_CASE("torchao to_mx: scales and packed codes in four modes and three element types") {
-  if (!test::have_shared(test::kPeersFile)) return;
+  if (!test::have_shared(test::kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   const std::pair<const char*, const char*> elements[] = {
@@ -64,7 +64,7 @@ constexpr std::pair<const char*, const char*> kMicroxRoundings[] = {
     {"nearest", "away"}, {"even", "even"}, {"floor", "trunc"}};
 
 TEST_CASE("microxcaling: fake-quantized values of the torch path, sign of zero included") {
-  if (!test::have_shared(test::kPeersFile)) return;
+  if (!test::have_shared(test::kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   for (const Backend* backend : available_backends()) {
@@ -93,7 +93,7 @@ TEST_CASE("microxcaling: fake-quantized values of the torch path, sign of zero i
 // README section 6: contract=microx-cuda gives equal values with 0 to 3,203 differences in the sign
 // of zero per key; negative underflow is +0 there.
 TEST_CASE("microxcaling: the CUDA path differs from the torch path in the sign of zero only") {
-  if (!test::have_shared(test::kPeersFile)) return;
+  if (!test::have_shared(test::kPeers)) return;
   const Peers peers;
   const std::vector<float> x = peers.floats("x_bf16");
   for (const Backend* backend : available_backends()) {
@@ -132,7 +132,7 @@ TEST_CASE("microxcaling: the CUDA path differs from the torch path in the sign o
 // README section 6: the input zero-padded to [128, 256]; codes [128, 128] packed, scale bytes of
 // [128, 8] in 128x4 order.
 TEST_CASE("fouroversix MXFP4: packed codes and swizzled scales, 1-D and 2-D") {
-  if (!test::have_shared(test::kPeersFile)) return;
+  if (!test::have_shared(test::kPeers)) return;
   const Peers peers;
   std::vector<float> x = peers.floats("x_bf16");
   x.resize(128 * 256, 0.0f);

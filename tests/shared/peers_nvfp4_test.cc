@@ -1,11 +1,10 @@
 // peers_nvfp4_test.cc: NVFP4, if4 and nvint4 outputs of the real projects (torchao 0.19.0 on a CPU,
 // fouroversix 1.0.5 on an H200; ../shared/vectors/README.md section 6) reproduced by every CPU
 // backend with 0 differing bits in codes, scales, tensor maximum and decoded values.
-#include <memory>
 #include <string>
 
-#include "analysis/io/tensor_source.h"
 #include "sim/backend.h"
+#include "tests/shared/peers.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
@@ -15,38 +14,11 @@ namespace {
 
 using test::available_backends;
 using test::Diff;
+using test::kPeers;
+using test::Peers;
 
-constexpr const char* kPeers = "vectors/peers/peers.safetensors";
 constexpr std::int64_t kRows = 68, kCols = 256, kBlocks = kCols / 16;
 constexpr std::int64_t kPaddedRows = 128;  // fouroversix pads before it quantizes
-
-class Peers {
- public:
-  Peers() : source_(open_source((test::shared_dir() / kPeers).string())) {}
-  const TensorInfo& info(const std::string& name) const {
-    for (const TensorInfo& t : source_->tensors()) {
-      if (t.name == name) return t;
-    }
-    FAIL("no tensor ", name);
-    return source_->tensors().front();
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<float> v(static_cast<std::size_t>(t.elements));
-    source_->read_f32(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-  std::vector<std::uint8_t> bytes(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<std::uint8_t> v(static_cast<std::size_t>(t.elements));
-    REQUIRE(static_cast<std::size_t>(t.bytes) == v.size());
-    source_->read_raw(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-
- private:
-  std::unique_ptr<TensorSource> source_;
-};
 
 void compare_codes(Diff& diff, const QuantizedTile& got, const std::vector<std::uint8_t>& packed) {
   REQUIRE(got.codes.size() == 2 * packed.size());

@@ -1,9 +1,9 @@
 // peers_test.cc: outputs of the real projects (../shared/vectors/peers/peers.safetensors: HiFloat4
 // simulator 6d937b6 on an H200, ml_dtypes, torch 2.11) reproduced with 0 differing bits, and the
 // deviations that ../shared/vectors/README.md lists reproduced as listed.
-#include <memory>
 
-#include "analysis/io/tensor_source.h"
+#include "tests/shared/peers.h"
+
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
 #include "sim/backend.h"
@@ -16,38 +16,9 @@ namespace {
 
 using test::available_backends;
 using test::Diff;
+using test::kPeers;
+using test::Peers;
 using test::quantized;
-
-constexpr const char* kPeers = "vectors/peers/peers.safetensors";
-
-class Peers {
- public:
-  Peers() : source_(open_source((test::shared_dir() / kPeers).string())) {}
-  const TensorInfo& info(const std::string& name) const {
-    for (const TensorInfo& t : source_->tensors()) {
-      if (t.name == name) return t;
-    }
-    FAIL("no tensor ", name);
-    return source_->tensors().front();
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<float> v(static_cast<std::size_t>(t.elements));
-    source_->read_f32(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-  template <class T>
-  std::vector<T> raw(const std::string& name) const {
-    const TensorInfo& t = info(name);
-    std::vector<T> v(static_cast<std::size_t>(t.elements));
-    REQUIRE(static_cast<std::size_t>(t.bytes) == v.size() * sizeof(T));
-    source_->read_raw(t, 0, t.rows(), 0, t.cols(), v.data());
-    return v;
-  }
-
- private:
-  std::unique_ptr<TensorSource> source_;
-};
 
 TEST_CASE("HiFloat4 simulator on the GPU: fake-quantized values of widths 3, 4 and 5") {
   if (!test::have_shared(kPeers)) return;
