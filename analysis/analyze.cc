@@ -138,10 +138,63 @@ Maps make_maps(const Job& job) {
   return maps;
 }
 
+// Blocks cross row ends, so that the tensor is seen as one row.
+bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor) {
+  return recipe.ragged() == Ragged::kFlat && tensor.cols() > 0 &&
+         tensor.cols() % recipe.format.block != 0;
+}
+
+// The tile grids of some recipes, each once; the first is that of the source's hash where it is
+// taken, whether it has recipes or not.
+std::vector<TileSteps> grids_of(const std::vector<const Recipe*>& recipes, bool hashes_source) {
+  std::vector<TileSteps> grids;
+  if (hashes_source) grids.emplace_back();
+  for (const Recipe* recipe : recipes) {
+    const TileSteps steps = tile_steps(*recipe);
+    if (std::find(grids.begin(), grids.end(), steps) == grids.end()) grids.push_back(steps);
+  }
+  return grids;
+}
+// How often the elements of a tensor are gone over after the amax.
+std::int64_t passes_over(const TensorInfo& tensor, const std::vector<Recipe>& recipes) {
+  std::vector<const Recipe*> by_rows, flat;
+  for (const Recipe& recipe : recipes) {
+    (crosses_rows(recipe, tensor) ? flat : by_rows).push_back(&recipe);
+  }
+  return std::ssize(grids_of(by_rows, true)) + std::ssize(grids_of(flat, false));
+}
+
+// The outer scales of all jobs: one pass for each Hadamard transform, whose result the amax is of.
+void measure_outer_scales(const TensorRun& run, std::vector<Job>& jobs) {
+  struct Measured {
+    RhtOptions rht;
+    AmaxResult amax;
+  };
+  std::vector<Measured> measured;
+  for (Job& job : jobs) {
+    const Recipe& recipe = *job.recipe;
+    if (!recipe.needs_amax()) {
+      job.outer = outer_scales(*job.backend, recipe, {});
+      continue;
+    }
+    const auto same = [&](const auto& other) { return other.rht == recipe.rht; };
+    auto found = std::find_if(measured.begin(), measured.end(), same);
+    if (found == measured.end()) {
+      const bool needs_rows = std::any_of(jobs.begin(), jobs.end(), [&](const Job& other) {
+        return other.recipe->rht == recipe.rht && other.recipe->scales_rows();
+      });
+      measured.push_back({recipe.rht, measure_amax(run.source, run.tensor, needs_rows, run.threads,
+                                                   run.options.stop, &recipe)});
+      found = measured.end() - 1;
+    }
+    job.outer = outer_scales(*job.backend, recipe, found->amax);
+  }
+}
+
 // The recipes that `chosen` accepts. `stored`: the tensor as it is, whose rows groups of the
 // Hadamard transform must not cross.
 TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
-                             const std::function<bool(const Recipe&)>& chosen,
+                             const std::function<bool(const Recipe&)>& chosen, bool hashes_source,
                              const TensorInfo& stored, std::vector<ErrorRecord>& errors) {
   const AnalyzeOptions& options = run.options;
   const TensorInfo& tensor = run.tensor;
@@ -194,38 +247,19 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     recipe_index.push_back(i);
   }
 
-  bool needs_amax = false, needs_rows = false;
-  // The amax is that of the transformed tensor where there is a transform.
-  for (const Job& job : jobs) {
-    if (job.recipe->rht.size != 0) continue;
-    needs_amax |= job.recipe->needs_amax();
-    needs_rows |= job.recipe->scales_rows();
-  }
-  AmaxResult amax;
-  if (needs_amax) {
-    amax = measure_amax(run.source, tensor, needs_rows, run.threads, options.stop);
-  }
-  for (Job& job : jobs) {
-    const bool own = job.recipe->rht.size != 0 && job.recipe->needs_amax();
-    job.outer = outer_scales(
-        *job.backend, *job.recipe,
-        own ? measure_amax(run.source, tensor, false, run.threads, options.stop, job.recipe)
-            : amax);
-  }
+  measure_outer_scales(run, jobs);
 
-  // One pass per tile grid; the first is the grid of the hash, whether it has jobs or not.
-  std::vector<TileSteps> grids{TileSteps{}};
-  for (const Job& job : jobs) {
-    const TileSteps steps = tile_steps(*job.recipe);
-    if (std::find(grids.begin(), grids.end(), steps) == grids.end()) grids.push_back(steps);
-  }
+  // One pass per tile grid.
+  std::vector<const Recipe*> recipes;
+  for (const Job& job : jobs) recipes.push_back(job.recipe);
+  const std::vector<TileSteps> grids = grids_of(recipes, hashes_source);
   std::vector<std::uint64_t> hashes;
   for (std::size_t g = 0; g < grids.size(); ++g) {
     std::vector<Job*> on_grid;
     for (Job& job : jobs) {
       if (tile_steps(*job.recipe) == grids[g]) on_grid.push_back(&job);
     }
-    run_grid(run, grids[g], on_grid, g == 0 ? &hashes : nullptr);
+    run_grid(run, grids[g], on_grid, hashes_source && g == 0 ? &hashes : nullptr);
   }
 
   TensorOutcome outcome;
@@ -286,17 +320,14 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
 // Recipes whose blocks cross row ends see the tensor as one row; the others come first.
 TensorOutcome analyze_all(const TensorRun& run, const std::vector<const Backend*>& backends,
                           std::vector<ErrorRecord>& errors) {
-  const std::int64_t cols = run.tensor.cols();
-  const auto crosses = [&](const Recipe& recipe) {
-    return recipe.ragged() == Ragged::kFlat && cols > 0 && cols % recipe.format.block != 0;
-  };
+  const auto crosses = [&](const Recipe& recipe) { return crosses_rows(recipe, run.tensor); };
   TensorOutcome outcome = analyze_tensor(
-      run, backends, [&](const Recipe& r) { return !crosses(r); }, run.tensor, errors);
+      run, backends, [&](const Recipe& r) { return !crosses(r); }, true, run.tensor, errors);
   const auto& recipes = run.options.recipes;
   if (outcome.stopped || std::none_of(recipes.begin(), recipes.end(), crosses)) return outcome;
   const FlatView view(run.source, run.tensor);
-  const TensorRun flat_run{view, view.tensors()[0], run.options, run.threads, [](std::int64_t) {}};
-  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, run.tensor, errors);
+  const TensorRun flat_run{view, view.tensors()[0], run.options, run.threads, run.advance};
+  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, false, run.tensor, errors);
   if (flat.stopped) return flat;
   for (std::size_t i = 0; i < flat.rows.size(); ++i) {
     Row& row = flat.rows[i];
@@ -406,16 +437,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
   std::int64_t total = 0, done = 0;
   for (const Operand& operand : expand_operands(files, report)) {
     if (auto file = open_operand(operand, options, accepts, report)) {
-      for (const TensorInfo* t : file->tensors) total += t->elements;
+      for (const TensorInfo* t : file->tensors)
+        total += t->elements * passes_over(*t, options.recipes);
       opened.push_back(std::move(*file));
     }
   }
-  std::vector<TileSteps> grids{TileSteps{}};
-  for (const Recipe& recipe : options.recipes) {
-    const TileSteps steps = tile_steps(recipe);
-    if (std::find(grids.begin(), grids.end(), steps) == grids.end()) grids.push_back(steps);
-  }
-  total *= static_cast<std::int64_t>(grids.size());
 
   for (const OpenFile& file : opened) {
     for (const TensorInfo* tensor : file.tensors) {

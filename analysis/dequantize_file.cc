@@ -126,7 +126,8 @@ class LayoutReader {
     job.outer.resize(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < job.outer.size(); ++i) {
       // An infinite amax is what a tensor with an infinity has.
-      if (!(amax_values[i] >= 0)) {
+      const bool is_nan = amax_values[i] != amax_values[i];
+      if (is_nan ? !propagates_nan(recipe_) : amax_values[i] < 0) {
         throw Error(ErrorKind::kData,
                     fmt::format("{}: tensor {} has the value {} at {}, expected an amax of 0 or "
                                 "more",
@@ -185,6 +186,7 @@ Recipe recorded_recipe(const TensorSource& source, const QuantizeOptions& option
                             given.empty() ? "no file" : given));
   };
   require_same("format_file", "--format-file", options.library ? options.library->hash : "");
+  require_same("rcp_table", "--rcp-table", options.user_rcp ? options.user_rcp->hash : "");
   Recipe recipe;
   try {
     recipe = parse_recipe(text, options.library);
@@ -192,10 +194,7 @@ Recipe recorded_recipe(const TensorSource& source, const QuantizeOptions& option
     throw Error(ErrorKind::kData, fmt::format("{}: the recipe in __metadata__ is not usable: {}",
                                               path, error.what()));
   }
-  if (rcp_of(recipe) == Rcp::kUser) {
-    require_same("rcp_table", "--rcp-table", options.user_rcp ? options.user_rcp->hash : "");
-    recipe.user_rcp = options.user_rcp;
-  }
+  if (rcp_of(recipe) == Rcp::kUser) recipe.user_rcp = options.user_rcp;
   return recipe;
 }
 

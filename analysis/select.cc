@@ -68,7 +68,6 @@ void refuse_overwriting(const std::string& out, const std::vector<std::string>& 
 }
 
 const Backend& choose_backend(const std::string& name, const Recipe& recipe) {
-  if (name == "oracle") return oracle_backend();
   if (name == "cuda" || name == "blackwell") {
     throw Error(ErrorKind::kUnsupported, "this build has no " + name + " backend");
   }
@@ -79,8 +78,10 @@ const Backend& choose_backend(const std::string& name, const Recipe& recipe) {
     throw Error(ErrorKind::kUnsupported,
                 "no backend of this machine supports the recipe " + to_string(recipe));
   }
+  std::vector<const Backend*> backends(cpu_backends().begin(), cpu_backends().end());
+  backends.push_back(&oracle_backend());
   std::string known = "auto";
-  for (const Backend* backend : cpu_backends()) {
+  for (const Backend* backend : backends) {
     known += ", " + std::string(backend->name());
     if (backend->name() != name) continue;
     for (const Support& s : {backend->available(), backend->supports(recipe)}) {
@@ -91,8 +92,7 @@ const Backend& choose_backend(const std::string& name, const Recipe& recipe) {
     }
     return *backend;
   }
-  throw Error(ErrorKind::kUsage,
-              "unknown backend '" + name + "'; the backends are " + known + ", oracle");
+  throw Error(ErrorKind::kUsage, "unknown backend '" + name + "'; the backends are " + known);
 }
 
 }  // namespace fp4scope

@@ -111,7 +111,7 @@ std::string wrapped(std::string_view lead, std::string_view text, std::size_t in
     column += piece.size();
     at_start = false;
   }
-  while (out.back() == ' ') out.pop_back();
+  while (!out.empty() && out.back() == ' ') out.pop_back();
   return out + '\n';
 }
 

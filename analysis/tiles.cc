@@ -124,15 +124,15 @@ AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bo
     w.maxima.clear();
     for (std::int64_t r = 0; r < span.rows; ++r) {
       const float* x = w.buffer.tile.f32 + r * w.buffer.tile.stride;
-      w.maxima.push_back(amax_bits(x, span.cols));
+      w.maxima.push_back(marked_amax_bits(x, span.cols));
     }
 #pragma omp critical(fp4scope_amax)
     for (std::int64_t r = 0; r < span.rows; ++r) {
       const std::uint32_t amax = w.maxima[static_cast<std::size_t>(r)];
-      result.tensor = std::max(result.tensor, amax);
+      result.tensor = merged_amax_bits(result.tensor, amax);
       if (!per_row) continue;
       std::uint32_t& row = result.rows[static_cast<std::size_t>(span.row + r)];
-      row = std::max(row, amax);
+      row = merged_amax_bits(row, amax);
     }
   };
   result.complete = for_each_tile(static_cast<std::int64_t>(grid.size()), threads, stop, body);
@@ -141,10 +141,11 @@ AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bo
 
 std::vector<OuterScale32> outer_scales(const Backend& backend, const Recipe& recipe,
                                        const AmaxResult& amax) {
-  if (!recipe.scales_rows()) return {backend.outer_scale(recipe, amax.tensor)};
+  if (!recipe.scales_rows()) return {backend.outer_scale(recipe, amax_of(recipe, amax.tensor))};
   std::vector<OuterScale32> outer;
   outer.reserve(amax.rows.size());
-  for (const std::uint32_t bits : amax.rows) outer.push_back(backend.outer_scale(recipe, bits));
+  for (const std::uint32_t bits : amax.rows)
+    outer.push_back(backend.outer_scale(recipe, amax_of(recipe, bits)));
   return outer;
 }
 

@@ -81,8 +81,8 @@ inline int thread_count(int threads) {
   return threads > 0 ? threads : omp_get_num_procs();
 }
 
-// Largest magnitude of a tensor and, when asked for, of each row, as binary32 bits with NaN
-// ignored: integer maxima, exact and free of order.
+// Largest magnitude of a tensor and, when asked for, of each row, as marked_amax_bits(): integer
+// maxima, exact and free of order.
 struct AmaxResult {
   std::uint32_t tensor = 0;
   std::vector<std::uint32_t> rows;

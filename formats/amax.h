@@ -20,4 +20,18 @@ FP4SCOPE_HD constexpr std::uint32_t amax_bits(const float* x, std::int64_t count
   return amax;
 }
 
+// amax_bits() with the sign bit set where there is a NaN, for maxima of torch, which propagate it.
+// Two of them combine by the larger magnitude and either mark.
+FP4SCOPE_HD constexpr std::uint32_t marked_amax_bits(const float* x, std::int64_t count) {
+  std::uint32_t any = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    any = max_of(any, bit_cast<std::uint32_t>(x[i]) & kMagnitudeMask);
+  }
+  if (any <= kInfBits) return any;
+  return amax_bits(x, count) | kSignBit;
+}
+FP4SCOPE_HD constexpr std::uint32_t merged_amax_bits(std::uint32_t a, std::uint32_t b) {
+  return max_of(a & kMagnitudeMask, b & kMagnitudeMask) | ((a | b) & kSignBit);
+}
+
 }  // namespace fp4scope

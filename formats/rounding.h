@@ -1,5 +1,6 @@
-// rounding.h: the integer roundings that every conversion uses, and narrowing to BF16.
-// Bit picture of a right shift by s with the discarded part d (s bits), half h = 1 << (s-1):
+// rounding.h: the integer roundings that every conversion uses, narrowing to BF16 and FP16,
+// rounding to odd, and division by a number as torch does it. Bit picture of a right shift by s
+// with the discarded part d (s bits), half h = 1 << (s-1):
 //   RNE adds h-1 plus the lowest kept bit, RNA adds h, RHZ adds h-1, RTZ adds 0.
 #pragma once
 #include "formats/contracts/options.h"
@@ -57,6 +58,13 @@ FP4SCOPE_HD constexpr typename L::F round_to_dtype(DType16 dtype, typename L::F 
   if (dtype == DType16::kBf16) return round_to_bf16<L>(v);
   if (dtype == DType16::kF16) return round_to_f16<L>(v);
   return v;
+}
+
+// tensor / python_number of torch: a quotient, or on CUDA a product with the rounded reciprocal
+// (spec/scalars.md section 8).
+template <class L>
+FP4SCOPE_HD constexpr typename L::F scalar_divide(ScalarDiv how, typename L::F v, float number) {
+  return how == ScalarDiv::kExact ? v / number : v * (1.0f / number);
 }
 
 // a * b rounded to odd: exact when representable, otherwise the neighbour with an odd significand.

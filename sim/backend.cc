@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "formats/codecs/fp8_scale.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -28,6 +29,14 @@ void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_sc
   throw Error(ErrorKind::kUsage, "recipe " + to_string(recipe) + ": expected " +
                                      std::to_string(expected) + " outer scales, found " +
                                      std::to_string(outer_scales));
+}
+
+bool propagates_nan(const Recipe& recipe) {
+  return recipe.family == Family::kFp8 && fp8_propagates_nan(recipe.fp8.order);
+}
+std::uint32_t amax_of(const Recipe& recipe, std::uint32_t marked) {
+  if ((marked & kSignBit) != 0 && propagates_nan(recipe)) return kQuietNanBits;
+  return marked & kMagnitudeMask;
 }
 
 OuterScale32 outer_of_row(const Recipe& recipe, std::span<const OuterScale32> outer,

@@ -68,6 +68,12 @@ void require_outer(const Recipe& recipe, std::int64_t rows, std::size_t outer_sc
 OuterScale32 outer_of_row(const Recipe& recipe, std::span<const OuterScale32> outer,
                           std::int64_t row);
 
+// Whether a NaN makes the maximum of its tensor, row or block NaN (FP8 contracts of torch); the
+// others ignore it.
+bool propagates_nan(const Recipe& recipe);
+// What Backend::outer_scale() takes, from the bits of marked_amax_bits() (formats/amax.h).
+std::uint32_t amax_of(const Recipe& recipe, std::uint32_t marked);
+
 struct Support {
   bool ok = true;
   std::string reason;  // when not ok
@@ -79,8 +85,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   virtual Support available() const = 0;
   virtual Support supports(const Recipe& recipe) const = 0;
-  // Outer scale from an amax (binary32 bits, NaN already ignored); for scale=none and scale=given
-  // as the recipe says.
+  // Outer scale from an amax (binary32 bits of a magnitude; NaN only where propagates_nan()); for
+  // scale=none and scale=given as the recipe says.
   virtual OuterScale32 outer_scale(const Recipe& recipe, std::uint32_t amax_bits) const = 0;
   // `outer` has one entry, or tile.rows entries for row scales. `out` is resized.
   // Throws RefusedInput only where the recipe refuses the input (nonfinite=error, or a value that

@@ -1,7 +1,6 @@
 // cpu_backend.cc: the CPU backends avx512, avx2 and reference: walk a tile band by band through the
 // kernels of a family (cpu_kernels.h).
 #include "sim/cpu_kernels.h"
-#include "sim/element.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -28,12 +27,12 @@ FamilyKernels kernels_of(Isa isa, const Recipe& recipe) {
 bool always() {
   return true;
 }
-// The level names cover all that arch=x86-64-v3 and -v4 allow; clang 14 knows feature names only.
+// The level names cover all that arch=x86-64-v3 and -v4 allow; clang 14 knows feature names only,
+// and not that of F16C, which every processor with AVX2 has.
 bool has_avx2() {
 #ifdef __clang__
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #else
   return __builtin_cpu_supports("x86-64-v3");
 #endif
@@ -123,8 +122,13 @@ FamilyRules rules_of(Family family) {
 }
 
 double scaled_magnitude(const Recipe& recipe, const OuterScale32& outer, const std::uint8_t* scale,
-                        bool choice, int index, double value) {
-  return rules_of(recipe.family).scaled_magnitude({recipe, outer, scale, choice, index, value});
+                        bool choice, int index, double value, const SourceBlock& source) {
+  return rules_of(recipe.family)
+      .scaled_magnitude({recipe, outer, scale, choice, index, value, source});
+}
+SaturationLimit element_limit(const Recipe& recipe) {
+  if (recipe.format.lut != nullptr) return {1.0, false};
+  return saturation_limit(recipe.format.element, recipe.element_ties());
 }
 
 std::span<const Backend* const> cpu_backends() {

@@ -3,8 +3,6 @@
 #include <vector>
 
 #include "formats/codecs/fp8.h"
-#include "formats/e8m0.h"
-#include "formats/lut.h"
 #include "sim/cpu_runs.h"
 #include "sim/error.h"
 #include "sim/rcp_table.h"
@@ -15,10 +13,6 @@ namespace {
 
 using Scalar = Lane<1>;
 
-float element_max(const BlockFormat& format) {
-  if (format.lut != nullptr) return lut_max(*format.lut);
-  return decode<Scalar>(format.element, format.element.max_finite_code());
-}
 Fp8Rules rules(const Recipe& recipe) {
   const Fp8Options& o = recipe.fp8;
   return {o, element_max(recipe.format),
@@ -30,22 +24,6 @@ Fp8Scale<Scalar> scale_of(const Fp8Rules& r, const RunMaximum& m) {
 }
 Fp8Scale<Scalar> scale_of(const Fp8Rules& r, const OuterScale32& outer) {
   return fp8_scale<Scalar>(r, outer.amax);
-}
-
-void store_scale(const BlockFormat& format, float scale, std::uint8_t* out) {
-  if (format.levels[0].kind == ScaleKind::kE8m0) {
-    *out = static_cast<std::uint8_t>(e8m0_encode<Scalar>(E8m0Rule::kDown, scale));
-    return;
-  }
-  std::uint32_t bits = bit_cast<std::uint32_t>(scale);
-  if ((bits & kMagnitudeMask) > kInfBits) bits = kQuietNanBits;  // whatever NaN came out
-  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::uint8_t>(bits >> (8 * i));
-}
-float load_scale(const BlockFormat& format, const std::uint8_t* in) {
-  if (format.levels[0].kind == ScaleKind::kE8m0) return e8m0_decode<Scalar>(std::uint32_t{*in});
-  std::uint32_t bits = 0;
-  for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(in[i]) << (8 * i);
-  return bit_cast<float>(bits);
 }
 
 // Element specs that kernels know as constants; `spec` of the others comes from the recipe.
@@ -125,12 +103,12 @@ struct Fp8Quantize {
 // Stochastic rounding, and elements from a table: one at a time in every backend.
 struct EncodeSlowly {
   QuantizeTask& task;
+  std::uint8_t* random;  // a byte per element of a piece, for stochastic rounding
   void operator()(std::int64_t row, std::int64_t first, std::int64_t valid, std::int64_t padded,
                   float factor) const {
     const Recipe& recipe = task.recipe;
     const Fp8Options& o = recipe.fp8;
-    std::vector<std::uint8_t> random(static_cast<std::size_t>(padded));
-    if (recipe.sr.enabled) random_bytes(recipe, task.tile, row, first, valid, random.data());
+    if (recipe.sr.enabled) random_bytes(recipe, task.tile, row, first, valid, random);
     const Rounding rounding = recipe.sr.enabled ? Rounding::kStochastic : Rounding::kEven;
     for (std::int64_t i = 0; i < padded; ++i) {
       const float x = i < valid ? task.x(row)[first + i] : 0.0f;
@@ -139,13 +117,16 @@ struct EncodeSlowly {
           recipe.format.lut != nullptr
               ? lut_encode(*recipe.format.lut, y)
               : fp8_element<Scalar>(fp8_cast(o.order), recipe.format.element, rounding, y,
-                                    random[static_cast<std::size_t>(i)]);
+                                    recipe.sr.enabled ? std::uint32_t{random[i]} : 0u);
       task.codes(row)[first + i] = static_cast<std::uint8_t>(code);
     }
   }
 };
 void quantize_slowly(QuantizeTask& task) {
-  for_each_scale(task, EncodeSlowly{task});
+  const bool is_stochastic = task.recipe.sr.enabled;
+  std::vector<std::uint8_t> random(is_stochastic ? static_cast<std::size_t>(task.out.padded_cols)
+                                                 : 0u);
+  for_each_scale(task, EncodeSlowly{task, random.data()});
 }
 
 template <SpecKind kKind>
@@ -169,16 +150,15 @@ struct Fp8Decode {
 };
 void decode_lut(const DecodeTask& task) {
   const BlockFormat& format = task.recipe.format;
-  for (std::int64_t i = 0; i < task.tile.cols; ++i) {
-    const float scale =
-        format.scale_bytes == 0
-            ? task.outer.g
-            : load_scale(format, task.scales() + i / format.block * format.scale_bytes);
-    task.values[i] = format.lut->value[task.codes()[i]] * scale;
+  const std::int64_t block = format.block, cols = task.tile.cols;
+  for (std::int64_t b = 0; b * block < cols; ++b) {
+    const float scale = load_scale(format, task.scales() + b * format.scale_bytes);
+    for (std::int64_t i = b * block; i < std::min(cols, (b + 1) * block); ++i) {
+      task.values[i] = format.lut->value[task.codes()[i]] * scale;
+    }
   }
 }
 
-using QuantizeFn = void (*)(QuantizeTask&);
 template <SpecKind kKind>
 QuantizeFn quantizer(Isa isa, Fp8Step step, Fp8Cast cast) {
   using enum Fp8Step;
@@ -209,7 +189,7 @@ double scaled(const ElementTask& e) {
   const Fp8Options& o = recipe.fp8;
   const auto x = static_cast<float>(e.value);
   if (recipe.format.scale_bytes != 0) {
-    return magnitude_of_double(x / load_scale(recipe.format, e.scale));
+    return clamping_of(recipe.format, x / load_scale(recipe.format, e.scale));
   }
   const float factor = scale_of(rules(recipe), e.outer).factor;
   return magnitude_of_double(fp8_scaled<Scalar>(fp8_step(o), o.dtype, x, factor));

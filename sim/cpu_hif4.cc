@@ -2,8 +2,6 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "sim/cpu_hif4.h"
 
-#include <cstring>
-
 #include "formats/codecs/hif4.h"
 #include "formats/scalars.h"
 
@@ -36,6 +34,10 @@ enum class Known : std::uint8_t {
 template <Known kKnown>
 struct Hif4Panel {
   template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    run_row<Hif4Panel, W>(task, task.row, 64);
+  }
+  template <int W>
   FP4SCOPE_INLINE static void run(QuantizeTask& task, std::int64_t row, std::int64_t b) {
     using L = Lane<W>;
     typename L::F in[64];
@@ -55,25 +57,6 @@ struct Hif4Panel {
     store_group<W>(task, row, b, out);
   }
 };
-
-template <class Panel>
-void quantize_reference(QuantizeTask& task) {
-  run_row<Panel, 1>(task, task.row, 64);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX2)]] void quantize_avx2(QuantizeTask& task) {
-  run_row<Panel, 8>(task, task.row, 64);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX512)]] void quantize_avx512(QuantizeTask& task) {
-  run_row<Panel, 16>(task, task.row, 64);
-}
-template <Known kKnown>
-QuantizeFn quantizer(Isa isa) {
-  return isa == Isa::kAvx512 ? quantize_avx512<Hif4Panel<kKnown>>
-         : isa == Isa::kAvx2 ? quantize_avx2<Hif4Panel<kKnown>>
-                             : quantize_reference<Hif4Panel<kKnown>>;
-}
 
 // Stochastic rounding: Lane<1> in every backend.
 void quantize_stochastic(QuantizeTask& task) {
@@ -115,23 +98,16 @@ FP4SCOPE_INLINE void run_squares(QuantizeTask& task, std::int64_t b) {
     store_group<W>(task, task.row + r, b, out);
   }
 }
-template <int W>
-FP4SCOPE_INLINE void run_band(QuantizeTask& task) {
-  std::int64_t b = 0;
-  if constexpr (W > 1) {
-    for (; b + W <= task.tile.cols / 64; b += W) run_squares<W>(task, b);
+struct Hif4Squares {
+  template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    std::int64_t b = 0;
+    if constexpr (W > 1) {
+      for (; b + W <= task.tile.cols / 64; b += W) run_squares<W>(task, b);
+    }
+    for (; b < task.out.blocks_per_row; ++b) run_squares<1>(task, b);
   }
-  for (; b < task.out.blocks_per_row; ++b) run_squares<1>(task, b);
-}
-void squares_reference(QuantizeTask& task) {
-  run_band<1>(task);
-}
-[[gnu::target(FP4SCOPE_AVX2)]] void squares_avx2(QuantizeTask& task) {
-  run_band<8>(task);
-}
-[[gnu::target(FP4SCOPE_AVX512)]] void squares_avx512(QuantizeTask& task) {
-  run_band<16>(task);
-}
+};
 
 template <MinifloatSpec kSpec>
 struct Hif4Decode {
@@ -149,39 +125,6 @@ struct Hif4Decode {
   }
 };
 
-// Blocks are decoded whole in local arrays, which cannot alias, and cut at the end of the row.
-template <class Decode>
-FP4SCOPE_INLINE void decode_row(const DecodeTask& task) {
-  constexpr int kN = Decode::kBlock;
-  const std::uint8_t* codes = task.codes();
-  for (std::int64_t b = 0; b * kN < task.tile.cols; ++b) {
-    std::uint32_t code[kN];
-    float v[kN];
-    for (int i = 0; i < kN; ++i) code[i] = codes[b * kN + i];
-    Decode::run(task, b, code, v);
-    const std::int64_t valid = std::min<std::int64_t>(kN, task.tile.cols - b * kN);
-    std::memcpy(task.values + b * kN, v, static_cast<std::size_t>(valid) * sizeof(float));
-  }
-}
-template <class Decode>
-void decode_reference(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
-template <class Decode>
-[[gnu::target(FP4SCOPE_AVX2)]] void decode_avx2(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
-template <class Decode>
-[[gnu::target(FP4SCOPE_AVX512)]] void decode_avx512(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
-template <class Decode>
-DecodeFn decode_for(Isa isa) {
-  return isa == Isa::kAvx512 ? decode_avx512<Decode>
-         : isa == Isa::kAvx2 ? decode_avx2<Decode>
-                             : decode_reference<Decode>;
-}
-
 double scaled(const ElementTask& e) {
   if (!e.recipe.shape.empty()) return hif4_custom_scaled(e);
   const int i = e.index;
@@ -197,35 +140,29 @@ double scaled(const ElementTask& e) {
 QuantizeFn quantizer_for(Isa isa, const Recipe& recipe) {
   const Hif4Options& o = recipe.hif4;
   if (o.geometry == Hif4Geometry::k64x64) {
-    if (recipe.sr.enabled) return squares_reference;
-    return isa == Isa::kAvx512 ? squares_avx512
-           : isa == Isa::kAvx2 ? squares_avx2
-                               : squares_reference;
+    return run_quantize_for<Hif4Squares>(recipe.sr.enabled ? Isa::kReference : isa);
   }
   if (recipe.sr.enabled) return quantize_stochastic;
-  if (o.search == Hif4Search::kMse) return quantizer<Known::kMse>(isa);
+  if (o.search == Hif4Search::kMse) return run_quantize_for<Hif4Panel<Known::kMse>>(isa);
   // Measured with GCC 12: constants pay off with 512-bit vectors and cost 10 % without.
   if (isa == Isa::kAvx512 && o.search == Hif4Search::kGreedy && recipe.format.element == kE1M2) {
-    if (o.ties == Rounding::kAway) return quantize_avx512<Hif4Panel<Known::kGreedyUp>>;
-    if (o.ties == Rounding::kEven) return quantize_avx512<Hif4Panel<Known::kGreedyEven>>;
+    if (o.ties == Rounding::kAway) return run_quantize_avx512<Hif4Panel<Known::kGreedyUp>>;
+    if (o.ties == Rounding::kEven) return run_quantize_avx512<Hif4Panel<Known::kGreedyEven>>;
   }
-  return quantizer<Known::kNothing>(isa);
+  return run_quantize_for<Hif4Panel<Known::kNothing>>(isa);
 }
 
 }  // namespace
 
 FamilyKernels hif4_kernels(Isa isa, const Recipe& recipe) {
   if (!recipe.shape.empty()) return hif4_custom_kernels(isa, recipe);
-  return {quantizer_for(isa, recipe), recipe.hif4.width == 3 ? decode_for<Hif4Decode<kE1M1>>(isa)
-                                      : recipe.hif4.width == 5
-                                          ? decode_for<Hif4Decode<kE1M3>>(isa)
-                                          : decode_for<Hif4Decode<kE1M2>>(isa)};
+  return {quantizer_for(isa, recipe),
+          recipe.hif4.width == 3   ? run_decode_for<DecodeBlocks<Hif4Decode<kE1M1>>>(isa)
+          : recipe.hif4.width == 5 ? run_decode_for<DecodeBlocks<Hif4Decode<kE1M3>>>(isa)
+                                   : run_decode_for<DecodeBlocks<Hif4Decode<kE1M2>>>(isa)};
 }
 FamilyRules hif4_rules() {
-  return {[](const Recipe&, std::uint32_t bits) {
-            return OuterScale32{bit_cast<float>(bits), 1.0f};
-          },
-          scaled};
+  return {no_outer_scale, scaled};
 }
 
 }  // namespace fp4scope

@@ -8,14 +8,10 @@
 
 namespace fp4scope {
 
-using QuantizeFn = void (*)(QuantizeTask&);
-using DecodeFn = void (*)(const DecodeTask&);
-
 FP4SCOPE_INLINE void refuse_nonfinite(QuantizeTask& task, std::int64_t row,
                                       std::uint32_t has_nonfinite) {
   if (task.recipe.hif4.nonfinite == Hif4Nonfinite::kError && has_nonfinite != 0) {
-    task.refused_row = row;
-    task.refusal = "NaN or Inf found, which the recipe refuses (nonfinite=error)";
+    task.refuse(row, "NaN or Inf found, which the recipe refuses (nonfinite=error)");
   }
 }
 

@@ -2,14 +2,13 @@
 // formats/codecs/hif4.h with the shape of the recipe at run time. Groups of up to kMaxWideBlock
 // elements go through in panels of lanes, longer ones through Lane<1>.
 #pragma GCC diagnostic ignored "-Wpsabi"
-#include <vector>
-
 #include "formats/codecs/hif4.h"
 #include "sim/cpu_hif4.h"
 
 namespace fp4scope {
 namespace {
 
+constexpr int kMaxBlock = 256;  // what sim/custom_format.cc accepts
 constexpr int kMaxWideBlock = 128;
 
 Hif4Shape shape_of(const Recipe& recipe) {
@@ -17,7 +16,6 @@ Hif4Shape shape_of(const Recipe& recipe) {
   const ScaleLevel& scale = format.levels[0];
   Hif4Shape shape;
   shape.element = format.element;
-  shape.scale_kind = scale.kind;
   shape.scale = scale.spec;
   shape.block = format.block;
   shape.outer = format.num_levels == 3 ? format.levels[1].group : 0;
@@ -53,18 +51,17 @@ FP4SCOPE_INLINE void store_group(QuantizeTask& task, const Hif4Shape& shape, std
 }
 
 void run_narrow(QuantizeTask& task, const Hif4Shape& shape, std::int64_t first) {
-  const auto n = static_cast<std::size_t>(shape.block);
-  std::vector<float> x(n), a(n), outer_max(n), inner_max(n), shift(n);
-  std::vector<std::uint32_t> sign(n), codes(n), outer(n), inner(n), random(n);
-  const Hif4Work<Lane<1>> work{a.data(),    outer_max.data(), inner_max.data(), shift.data(),
-                               sign.data(), codes.data(),     outer.data(),     inner.data()};
+  float x[kMaxBlock], a[kMaxBlock], outer_max[kMaxBlock], inner_max[kMaxBlock], shift[kMaxBlock];
+  std::uint32_t sign[kMaxBlock], codes[kMaxBlock], outer[kMaxBlock], inner[kMaxBlock],
+      random[kMaxBlock];
+  const Hif4Work<Lane<1>> work{a, outer_max, inner_max, shift, sign, codes, outer, inner};
   const Hif4Options options = codec_options(task.recipe);
   const bool is_stochastic = task.recipe.sr.enabled;
   for (std::int64_t b = first; b < task.out.blocks_per_row; ++b) {
-    load_panel<1>(task.x(task.row), task.tile.cols, b, shape.block, x.data());
-    if (is_stochastic) load_random(task, task.row, shape.block * b, shape.block, random.data());
-    const Hif4Group<Lane<1>> group = hif4_quantize_group<Lane<1>>(
-        options, shape, x.data(), is_stochastic ? random.data() : nullptr, work);
+    load_panel<1>(task.x(task.row), task.tile.cols, b, shape.block, x);
+    if (is_stochastic) load_random(task, task.row, shape.block * b, shape.block, random);
+    const Hif4Group<Lane<1>> group =
+        hif4_quantize_group<Lane<1>>(options, shape, x, is_stochastic ? random : nullptr, work);
     store_group<1>(task, shape, b, group, work);
   }
 }
@@ -87,21 +84,15 @@ FP4SCOPE_INLINE std::int64_t run_wide(QuantizeTask& task, const Hif4Shape& shape
   return b;
 }
 
-void quantize_reference(QuantizeTask& task) {
-  run_narrow(task, shape_of(task.recipe), 0);
-}
-[[gnu::target(FP4SCOPE_AVX2)]] std::int64_t wide_avx2(QuantizeTask& task, const Hif4Shape& shape) {
-  return run_wide<8>(task, shape);
-}
-[[gnu::target(FP4SCOPE_AVX512)]] std::int64_t wide_avx512(QuantizeTask& task,
-                                                          const Hif4Shape& shape) {
-  return run_wide<16>(task, shape);
-}
-template <std::int64_t (*kWide)(QuantizeTask&, const Hif4Shape&)>
-void quantize_wide(QuantizeTask& task) {
-  const Hif4Shape shape = shape_of(task.recipe);
-  run_narrow(task, shape, kWide(task, shape));
-}
+struct CustomQuantize {
+  template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    const Hif4Shape shape = shape_of(task.recipe);
+    std::int64_t first = 0;
+    if constexpr (W > 1) first = run_wide<W>(task, shape);
+    run_narrow(task, shape, first);
+  }
+};
 
 // Sum of the level bits of element i of a block.
 int level_bits(const Hif4Shape& shape, const std::uint8_t* scale, int i) {
@@ -133,9 +124,7 @@ double hif4_custom_scaled(const ElementTask& e) {
 
 FamilyKernels hif4_custom_kernels(Isa isa, const Recipe& recipe) {
   const bool is_wide = recipe.format.block <= kMaxWideBlock && !recipe.sr.enabled;
-  if (isa == Isa::kAvx512 && is_wide) return {quantize_wide<wide_avx512>, decode};
-  if (isa == Isa::kAvx2 && is_wide) return {quantize_wide<wide_avx2>, decode};
-  return {quantize_reference, decode};
+  return {run_quantize_for<CustomQuantize>(is_wide ? isa : Isa::kReference), decode};
 }
 
 }  // namespace fp4scope

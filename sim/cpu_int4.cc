@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "formats/codecs/int4.h"
-#include "formats/lut.h"
 #include "sim/cpu_runs.h"
 #include "sim/error.h"
 #include "sim/transforms.h"
@@ -13,52 +12,11 @@ namespace {
 
 using Scalar = Lane<1>;
 
-float element_max(const BlockFormat& format) {
-  if (format.lut != nullptr) return lut_max(*format.lut);
-  return decode<Scalar>(format.element, format.element.max_finite_code());
-}
 Int4Rules rules(const Recipe& recipe) {
   const BlockFormat& format = recipe.format;
   const float max = element_max(format);
   const float div = format.lut != nullptr ? max : int4_scale_div(recipe.int4, format.element, max);
   return {recipe.int4, format.levels[0].kind, div};
-}
-
-constexpr CastPolicy kTorchCast{
-    Rounding::kEven, Overflow::kSpecial, {0x7fffu, NanRule::Sign::kDrop}};
-void store_scale(const BlockFormat& format, float scale, std::uint8_t* out) {
-  std::uint32_t bits = bit_cast<std::uint32_t>(scale);
-  switch (format.levels[0].kind) {
-    case ScaleKind::kBfloat16:
-      bits >>= 16;
-      break;
-    case ScaleKind::kBinary16:
-      bits = cast<Scalar>(kFP16, kTorchCast, scale);
-      break;
-    case ScaleKind::kMinifloat:
-      bits = scale == scale ? encode<Scalar>(format.levels[0].spec, Rounding::kEven, scale)
-                            : format.levels[0].spec.magnitude_mask();
-      break;
-    default:
-      break;
-  }
-  for (int i = 0; i < format.scale_bytes; ++i) out[i] = static_cast<std::uint8_t>(bits >> (8 * i));
-}
-float load_scale(const BlockFormat& format, const std::uint8_t* in) {
-  std::uint32_t bits = 0;
-  for (int i = 0; i < format.scale_bytes; ++i) {
-    bits |= static_cast<std::uint32_t>(in[i]) << (8 * i);
-  }
-  switch (format.levels[0].kind) {
-    case ScaleKind::kBfloat16:
-      return bit_cast<float>(bits << 16);
-    case ScaleKind::kBinary16:
-      return decode<Scalar>(kFP16, bits);
-    case ScaleKind::kMinifloat:
-      return decode<Scalar>(format.levels[0].spec, bits);
-    default:
-      return bit_cast<float>(bits);
-  }
 }
 
 // Element specs that kernels know as constants.
@@ -102,8 +60,7 @@ FP4SCOPE_INLINE void for_each_scale(QuantizeTask& task, const Encode& encode) {
     RunMaximum m;
     include_run(m, task.x(task.row) + b * block, valid);
     if (!m.is_finite()) {
-      task.refused_row = task.row;
-      task.refusal = "NaN or Inf, which no contract of INT4 groups has a code for";
+      task.refuse(task.row, "NaN or Inf, which no contract of INT4 groups has a code for");
       m.amax = 0;
     }
     const Int4Scale<Scalar> s = int4_scale<Scalar>(r, bit_cast<float>(m.amax));
@@ -133,12 +90,12 @@ struct Int4Quantize {
 // Stochastic rounding, and elements from a table: one at a time in every backend.
 struct EncodeSlowly {
   QuantizeTask& task;
+  std::uint8_t* random;  // a byte per element of a block, for stochastic rounding
   void operator()(std::int64_t first, std::int64_t valid, const Int4Scale<Scalar>& s) const {
     const Recipe& recipe = task.recipe;
     const Int4Options& o = recipe.int4;
     const std::int64_t block = recipe.format.block;
-    std::vector<std::uint8_t> random(static_cast<std::size_t>(block));
-    if (recipe.sr.enabled) random_bytes(recipe, task.tile, task.row, first, valid, random.data());
+    if (recipe.sr.enabled) random_bytes(recipe, task.tile, task.row, first, valid, random);
     const Rounding rounding = recipe.sr.enabled ? Rounding::kStochastic : Rounding::kEven;
     for (std::int64_t i = 0; i < block; ++i) {
       const float x = i < valid ? task.x(task.row)[first + i] : 0.0f;
@@ -149,15 +106,18 @@ struct EncodeSlowly {
       } else {
         const float y = int4_scaled<Scalar>(int4_step(o.order), int4_quotient_type(o),
                                             recipe.format.element, x, s.divisor, s.stored);
-        code =
-            encode<Scalar>(recipe.format.element, rounding, y, random[static_cast<std::size_t>(i)]);
+        code = encode<Scalar>(recipe.format.element, rounding, y,
+                              recipe.sr.enabled ? std::uint32_t{random[i]} : 0u);
       }
       task.codes(task.row)[first + i] = static_cast<std::uint8_t>(code);
     }
   }
 };
 void quantize_slowly(QuantizeTask& task) {
-  for_each_scale(task, EncodeSlowly{task});
+  const bool is_stochastic = task.recipe.sr.enabled;
+  std::vector<std::uint8_t> random(
+      is_stochastic ? static_cast<std::size_t>(task.recipe.format.block) : 0u);
+  for_each_scale(task, EncodeSlowly{task, random.data()});
 }
 
 template <SpecKind kKind, DType16 kType>
@@ -176,14 +136,16 @@ struct Int4Decode {
 };
 void decode_lut(const DecodeTask& task) {
   const BlockFormat& format = task.recipe.format;
-  for (std::int64_t i = 0; i < task.tile.cols; ++i) {
-    const float scale = load_scale(format, task.scales() + i / format.block * format.scale_bytes);
-    task.values[i] =
-        round_to_dtype<Scalar>(task.recipe.int4.dtype, format.lut->value[task.codes()[i]] * scale);
+  const std::int64_t block = format.block, cols = task.tile.cols;
+  const DType16 dtype = task.recipe.int4.dtype;
+  for (std::int64_t b = 0; b * block < cols; ++b) {
+    const float scale = load_scale(format, task.scales() + b * format.scale_bytes);
+    for (std::int64_t i = b * block; i < std::min(cols, (b + 1) * block); ++i) {
+      task.values[i] = round_to_dtype<Scalar>(dtype, format.lut->value[task.codes()[i]] * scale);
+    }
   }
 }
 
-using QuantizeFn = void (*)(QuantizeTask&);
 template <SpecKind kKind>
 QuantizeFn quantizer(Isa isa, const Int4Options& o) {
   using enum DType16;
@@ -219,7 +181,9 @@ double scaled(const ElementTask& e) {
   const float divisor = stored == 0.0f ? 1.0f : stored;
   const auto x = static_cast<float>(e.value);
   const double y = round_to_dtype<Scalar>(int4_quotient_type(recipe.int4), x / divisor);
-  if (element.sign_code != SignCode::kTwosComplementFull || y >= 0.0) return magnitude_of_double(y);
+  if (recipe.format.lut != nullptr || element.sign_code != SignCode::kTwosComplementFull ||
+      y >= 0.0)
+    return clamping_of(recipe.format, y);
   // The negative side goes one step further than the limit of the positive side tells: what is not
   // clamped there must not look clamped.
   const double lowest = -static_cast<double>(element.max_finite_code() + 1u);
@@ -242,10 +206,7 @@ FamilyKernels int4_kernels(Isa isa, const Recipe& recipe) {
   return kernels<SpecKind::kOther>(isa, recipe);
 }
 FamilyRules int4_rules() {
-  return {[](const Recipe&, std::uint32_t bits) {
-            return OuterScale32{bit_cast<float>(bits), 1.0f};
-          },
-          scaled};
+  return {no_outer_scale, scaled};
 }
 
 }  // namespace fp4scope

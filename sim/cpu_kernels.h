@@ -7,10 +7,11 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
-#include "formats/lane.h"
-#include "sim/backend.h"
+#include "formats/lut.h"
+#include "sim/element.h"
 
 #define FP4SCOPE_INLINE [[gnu::always_inline]] inline
 #ifdef __clang__  // clang 14 does not know the attribute prefer-vector-width
@@ -31,9 +32,16 @@ struct QuantizeTask {
   std::span<const OuterScale32> outer;
   QuantizedTile& out;  // resized
   std::int64_t row = 0, rows = 1;
-  // Out: a row with input that the recipe refuses, and why; the codes written are meaningless then.
+  // Out: the first row with input that the recipe refuses, and why; the codes written are
+  // meaningless then.
   std::int64_t refused_row = -1;
   const char* refusal = nullptr;
+  // Blocks of a band are not visited in the order of rows.
+  void refuse(std::int64_t r, const char* why) {
+    if (refused_row >= 0 && refused_row <= r) return;
+    refused_row = r;
+    refusal = why;
+  }
 
   const float* x(std::int64_t r) const { return tile.f32 + r * tile.stride; }
   const double* x64(std::int64_t r) const { return tile.f64 + r * tile.stride; }
@@ -78,18 +86,21 @@ struct ElementTask {
   bool choice;
   int index;     // in the block
   double value;  // a finite element of the source
+  const SourceBlock& source;
 };
 
+using QuantizeFn = void (*)(QuantizeTask&);
+using DecodeFn = void (*)(const DecodeTask&);
 struct FamilyKernels {
-  void (*quantize)(QuantizeTask&);
-  void (*decode)(const DecodeTask&);
+  QuantizeFn quantize;
+  DecodeFn decode;
 };
 // What does not depend on the instruction set.
 struct FamilyRules {
   // Outer scale from an amax (binary32 bits, NaN ignored); as the recipe says for given ones.
   OuterScale32 (*outer)(const Recipe&, std::uint32_t amax_bits);
-  // Magnitude that the element cast gets, computed by the codec's own text from the stored scales;
-  // beyond saturation_limit() the element was clamped.
+  // Magnitude that the element cast gets, computed by the codec's own text from the stored scales
+  // (of elements from a table lut_excess()); beyond element_limit() the element was clamped.
   double (*scaled_magnitude)(const ElementTask&);
 };
 
@@ -111,6 +122,16 @@ FamilyRules rules_of(Family family);
 
 FP4SCOPE_INLINE double magnitude_of_double(double v) {
   return bit_cast<double>(bit_cast<std::uint64_t>(v) & 0x7fffffffffffffffull);
+}
+
+// What scaled_magnitude() says about an element that the cast gets as y.
+inline double clamping_of(const BlockFormat& format, double y) {
+  return format.lut != nullptr ? lut_excess(*format.lut, y) : magnitude_of_double(y);
+}
+
+// The outer scale of families without one.
+inline OuterScale32 no_outer_scale(const Recipe&, std::uint32_t amax_bits) {
+  return {bit_cast<float>(amax_bits), 1.0f};
 }
 
 template <int W, class V>
@@ -157,6 +178,63 @@ FP4SCOPE_INLINE void run_row(QuantizeTask& task, std::int64_t row, int block) {
     for (; b + W <= full; b += W) Panel::template run<W>(task, row, b);
   }
   for (; b < task.out.blocks_per_row; ++b) Panel::template run<1>(task, row, b);
+}
+
+// Decode::run(task, block, codes, values) for every block of a row. Blocks are decoded whole in
+// local arrays, which cannot alias, and cut at the end of the row.
+template <class Decode>
+struct DecodeBlocks {
+  template <int W>
+  FP4SCOPE_INLINE static void decode(const DecodeTask& task) {
+    constexpr int kN = Decode::kBlock;
+    const std::uint8_t* codes = task.codes();
+    for (std::int64_t b = 0; b * kN < task.tile.cols; ++b) {
+      std::uint32_t code[kN];
+      float v[kN];
+      for (int i = 0; i < kN; ++i) code[i] = codes[b * kN + i];
+      Decode::run(task, b, code, v);
+      const std::int64_t valid = std::min<std::int64_t>(kN, task.tile.cols - b * kN);
+      std::memcpy(task.values + b * kN, v, static_cast<std::size_t>(valid) * sizeof(float));
+    }
+  }
+};
+
+// Kernel::quantize<W>(task) and Kernel::decode<W>(task), compiled for each instruction set.
+template <class Kernel>
+void run_quantize_reference(QuantizeTask& task) {
+  Kernel::template quantize<1>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX2)]] void run_quantize_avx2(QuantizeTask& task) {
+  Kernel::template quantize<8>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX512)]] void run_quantize_avx512(QuantizeTask& task) {
+  Kernel::template quantize<16>(task);
+}
+template <class Kernel>
+void run_decode_reference(const DecodeTask& task) {
+  Kernel::template decode<1>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX2)]] void run_decode_avx2(const DecodeTask& task) {
+  Kernel::template decode<8>(task);
+}
+template <class Kernel>
+[[gnu::target(FP4SCOPE_AVX512)]] void run_decode_avx512(const DecodeTask& task) {
+  Kernel::template decode<16>(task);
+}
+template <class Kernel>
+QuantizeFn run_quantize_for(Isa isa) {
+  return isa == Isa::kAvx512 ? run_quantize_avx512<Kernel>
+         : isa == Isa::kAvx2 ? run_quantize_avx2<Kernel>
+                             : run_quantize_reference<Kernel>;
+}
+template <class Kernel>
+DecodeFn run_decode_for(Isa isa) {
+  return isa == Isa::kAvx512 ? run_decode_avx512<Kernel>
+         : isa == Isa::kAvx2 ? run_decode_avx2<Kernel>
+                             : run_decode_reference<Kernel>;
 }
 
 }  // namespace fp4scope

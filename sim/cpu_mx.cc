@@ -2,8 +2,6 @@
 // literal elements; other contracts have the same size with everything that a contract may need,
 // and other block sizes (key block, user-defined formats) a run-time size.
 #pragma GCC diagnostic ignored "-Wpsabi"
-#include <cstring>
-
 #include "formats/codecs/mx.h"
 #include "sim/cpu_kernels.h"
 #include "sim/error.h"
@@ -40,26 +38,34 @@ struct MxContext {
   MxPlan plan;
   int block;  // elements along K
 };
-MxContext context_of(QuantizeTask& task) {
-  const Recipe& recipe = task.recipe;
+MxPlan plan_of(const Recipe& recipe) {
   const bool needs_rcp = recipe.mx.scale_arith == MxScaleArith::kRcp;
-  return {task,
-          mx_plan(recipe.mx, recipe.format.element,
-                  needs_rcp ? rcp_bytes(recipe, recipe.mx.rcp) : nullptr),
-          recipe.format.block};
+  return mx_plan(recipe.mx, recipe.format.element,
+                 needs_rcp ? rcp_bytes(recipe, recipe.mx.rcp) : nullptr);
+}
+MxContext context_of(QuantizeTask& task) {
+  return {task, plan_of(task.recipe), task.recipe.format.block};
 }
 
+// Whether a NaN or an infinity is refused, so that its row must be known.
+bool refuses_values(const MxOptions& o) {
+  return o.nan == MxNan::kRefuse || o.inf == MxInf::kRefuse;
+}
+
+// `amax`: of this row of the block.
 template <int W, int kSize>
 FP4SCOPE_INLINE void store_block(const MxContext& c, std::int64_t row, std::int64_t b, int n,
+                                 const MxAmax<Lane<W>>& amax,
                                  const MxBlock<Lane<W>, kSize>& block) {
   store_codes<W>(block.codes, n, c.task.codes(row) + n * b);
   for (int l = 0; l < W; ++l) {
     c.task.scales(row)[b + l] = static_cast<std::uint8_t>(lane_of<W>(block.scale, l));
-    const std::uint32_t refusal = lane_of<W>(block.refusal, l);
-    if (refusal != 0 && c.task.refused_row < 0) {
-      c.task.refused_row = row;
-      c.task.refusal = sentence(static_cast<MxRefusal>(refusal));
-    }
+    const auto why = static_cast<MxRefusal>(lane_of<W>(block.refusal, l));
+    if (why == MxRefusal::kNo) continue;
+    // Every row of a 2-D block is refused then; the one that holds the value is named.
+    if (why == MxRefusal::kNan && lane_of<W>(amax.is_nan, l) == 0) continue;
+    if (why == MxRefusal::kInf && lane_of<W>(amax.is_inf, l) == 0) continue;
+    c.task.refuse(row, sentence(why));
   }
 }
 
@@ -105,7 +111,11 @@ struct AnyPanel {
       amax = mx_merge<L>(amax, mx_amax<L>(in, n));
     }
     for (std::int64_t r = 0; r < task.rows; ++r) {
-      if (task.rows > 1) load<W>(c, task.row + r, b, n, in);
+      MxAmax<L> of_row = amax;
+      if (task.rows > 1) {
+        load<W>(c, task.row + r, b, n, in);
+        if (refuses_values(c.plan.options)) of_row = mx_amax<L>(in, n);
+      }
       std::uint8_t random[kMost];
       const bool stochastic = task.recipe.sr.enabled;
       if constexpr (W == 1) {
@@ -114,34 +124,25 @@ struct AnyPanel {
       MxBlock<L, kMost> out;
       const MxPlan plan = c.plan;  // a copy that the stores below cannot alias
       mx_quantize_any<L, kMost>(plan, n, amax, in, stochastic ? random : nullptr, out);
-      store_block<W>(c, task.row + r, b, n, out);
+      store_block<W>(c, task.row + r, b, n, of_row, out);
     }
   }
 };
 
 // Full panels of W blocks first, then one by one.
-template <class Panel, int W>
-FP4SCOPE_INLINE void run_blocks(QuantizeTask& task) {
-  const MxContext c = context_of(task);
-  std::int64_t b = 0;
-  if constexpr (W > 1) {
-    const std::int64_t full = task.tile.cols / c.block;
-    for (; b + W <= full; b += W) Panel::template run<W>(c, b);
+template <class Panel>
+struct RunBlocks {
+  template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    const MxContext c = context_of(task);
+    std::int64_t b = 0;
+    if constexpr (W > 1) {
+      const std::int64_t full = task.tile.cols / c.block;
+      for (; b + W <= full; b += W) Panel::template run<W>(c, b);
+    }
+    for (; b < task.out.blocks_per_row; ++b) Panel::template run<1>(c, b);
   }
-  for (; b < task.out.blocks_per_row; ++b) Panel::template run<1>(c, b);
-}
-template <class Panel>
-void quantize_reference(QuantizeTask& task) {
-  run_blocks<Panel, 1>(task);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX2)]] void quantize_avx2(QuantizeTask& task) {
-  run_blocks<Panel, 8>(task);
-}
-template <class Panel>
-[[gnu::target(FP4SCOPE_AVX512)]] void quantize_avx512(QuantizeTask& task) {
-  run_blocks<Panel, 16>(task);
-}
+};
 
 // binary64 rows that are cast directly: Lane<1> in every backend.
 std::uint64_t magnitude_bits(double v) {
@@ -173,7 +174,7 @@ void quantize_binary64(QuantizeTask& task) {
       MxBlock<Lane<1>, kMxMaxBlock> out;
       mx_quantize_any<kMxMaxBlock>(c.plan, n, mx_amax_of_bits(amax, is_nan), in,
                                    stochastic ? random : nullptr, out);
-      store_block<1>(c, task.row + r, b, n, out);
+      store_block<1>(c, task.row + r, b, n, mx_amax(in, n), out);
     }
   }
 }
@@ -182,17 +183,17 @@ void by_source(QuantizeTask& task) {
   task.tile.f64 != nullptr&& task.recipe.casts_f64_directly() ? quantize_binary64(task)
                                                               : kBinary32(task);
 }
-using QuantizeFn = void (*)(QuantizeTask&);
 template <class Panel>
 QuantizeFn quantize_for(Isa isa) {
-  return isa == Isa::kAvx512 ? by_source<quantize_avx512<Panel>>
-         : isa == Isa::kAvx2 ? by_source<quantize_avx2<Panel>>
-                             : by_source<quantize_reference<Panel>>;
+  using Kernel = RunBlocks<Panel>;
+  return isa == Isa::kAvx512 ? by_source<run_quantize_avx512<Kernel>>
+         : isa == Isa::kAvx2 ? by_source<run_quantize_avx2<Kernel>>
+                             : by_source<run_quantize_reference<Kernel>>;
 }
 QuantizeFn quantizer(Isa isa, const Recipe& recipe) {
   const bool is_32 = recipe.format.block == 32;
   if (recipe.sr.enabled) {  // random bytes are drawn for one block at a time
-    return by_source<quantize_reference<AnyPanel<0>>>;
+    return quantize_for<AnyPanel<0>>(Isa::kReference);
   }
   if (is_32 && mx_is_plain(recipe.mx)) return quantize_for<PlainPanel>(isa);
   return is_32 ? quantize_for<AnyPanel<32>>(isa) : quantize_for<AnyPanel<0>>(isa);
@@ -210,32 +211,6 @@ struct MxDecode {
   }
 };
 
-// Blocks are decoded whole in local arrays, which cannot alias, and cut at the end of the row.
-template <class Decode>
-FP4SCOPE_INLINE void decode_row(const DecodeTask& task) {
-  constexpr int kN = Decode::kBlock;
-  const std::uint8_t* codes = task.codes();
-  for (std::int64_t b = 0; b * kN < task.tile.cols; ++b) {
-    std::uint32_t code[kN];
-    float v[kN];
-    for (int i = 0; i < kN; ++i) code[i] = codes[b * kN + i];
-    Decode::run(task, b, code, v);
-    const std::int64_t valid = std::min<std::int64_t>(kN, task.tile.cols - b * kN);
-    std::memcpy(task.values + b * kN, v, static_cast<std::size_t>(valid) * sizeof(float));
-  }
-}
-template <class Decode>
-void decode_reference(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
-template <class Decode>
-[[gnu::target(FP4SCOPE_AVX2)]] void decode_avx2(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
-template <class Decode>
-[[gnu::target(FP4SCOPE_AVX512)]] void decode_avx512(const DecodeTask& task) {
-  decode_row<Decode>(task);
-}
 // Any element and block size.
 void decode_any(const DecodeTask& task) {
   const MinifloatSpec element = task.recipe.format.element;
@@ -244,23 +219,29 @@ void decode_any(const DecodeTask& task) {
     task.values[i] = mx_decode<Lane<1>>(element, task.codes()[i], task.scales()[i / n]);
   }
 }
-using DecodeFn = void (*)(const DecodeTask&);
-template <class Decode>
-DecodeFn decode_for(Isa isa) {
-  return isa == Isa::kAvx512 ? decode_avx512<Decode>
-         : isa == Isa::kAvx2 ? decode_avx2<Decode>
-                             : decode_reference<Decode>;
-}
 
 DecodeFn decoder(Isa isa, const Recipe& recipe) {
   const MinifloatSpec element = recipe.format.element;
   if (recipe.format.block != 32) return decode_any;
-  if (element == kE2M1) return decode_for<MxDecode<kE2M1>>(isa);
-  if (element == kE2M3) return decode_for<MxDecode<kE2M3>>(isa);
-  if (element == kE3M2) return decode_for<MxDecode<kE3M2>>(isa);
-  if (element == kE4M3) return decode_for<MxDecode<kE4M3>>(isa);
-  if (element == kE5M2) return decode_for<MxDecode<kE5M2>>(isa);
+  if (element == kE2M1) return run_decode_for<DecodeBlocks<MxDecode<kE2M1>>>(isa);
+  if (element == kE2M3) return run_decode_for<DecodeBlocks<MxDecode<kE2M3>>>(isa);
+  if (element == kE3M2) return run_decode_for<DecodeBlocks<MxDecode<kE3M2>>>(isa);
+  if (element == kE4M3) return run_decode_for<DecodeBlocks<MxDecode<kE4M3>>>(isa);
+  if (element == kE5M2) return run_decode_for<DecodeBlocks<MxDecode<kE5M2>>>(isa);
   return decode_any;
+}
+
+// What the elements of a block are multiplied with, measured on the source once more.
+float inverse_of(const Recipe& recipe, const SourceBlock& source) {
+  const bool is_binary64 = source.f64 != nullptr && recipe.casts_f64_directly();
+  if (is_binary64)
+    return mx_scale<Lane<1>>(plan_of(recipe), true, mx_amax(source.f64, source.n)).inverse;
+  float x[kMxMaxBlock];
+  for (int i = 0; i < source.n; ++i) {
+    x[i] = mx_narrow<Lane<1>>(
+        recipe.mx, source.f64 != nullptr ? static_cast<float>(source.f64[i]) : source.f32[i]);
+  }
+  return mx_scale<Lane<1>>(plan_of(recipe), false, mx_amax<Lane<1>>(x, source.n)).inverse;
 }
 
 // What the cast gets. A block with scale byte 0 was flushed or, beyond what a block of that scale
@@ -274,10 +255,14 @@ double scaled(const ElementTask& e) {
   }
   if (byte == 0 && o.byte0 == MxByte0::kFlush) return 0.0;
   if (byte == 254 && o.quirk == MxQuirk::kZeroInverse254) return 0.0;
+  // universal: scale byte 0 may stand for an infinite inverse, which clamps everything but zero.
+  if (byte == 0 && o.quirk == MxQuirk::kUniversal && value != 0.0) {
+    const float inverse = inverse_of(e.recipe, e.source);
+    if (inverse > kFloatMax) return magnitude_of_double(value * inverse);
+  }
   const double magnitude = magnitude_of_double(mx_scaled(value, byte));
   const bool may_be_erased = o.nan == MxNan::kErase || o.inf == MxInf::kErase;
-  const double largest =
-      decode<Lane<1>>(e.recipe.format.element, e.recipe.format.element.max_finite_code());
+  const double largest = element_max(e.recipe.format);
   return may_be_erased && byte == 0 && magnitude >= 2 * largest ? 0.0 : magnitude;
 }
 
@@ -287,10 +272,7 @@ FamilyKernels mx_kernels(Isa isa, const Recipe& recipe) {
   return {quantizer(isa, recipe), decoder(isa, recipe)};
 }
 FamilyRules mx_rules() {
-  return {[](const Recipe&, std::uint32_t bits) {
-            return OuterScale32{bit_cast<float>(bits), 1.0f};
-          },
-          scaled};
+  return {no_outer_scale, scaled};
 }
 
 }  // namespace fp4scope

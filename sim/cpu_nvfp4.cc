@@ -1,8 +1,6 @@
 // cpu_nvfp4.cc: NVFP4, if4, nvint4 and user-defined formats of that shape on the CPU: which kernel
 // a recipe has (cpu_nvfp4_fixed.cc, cpu_nvfp4_any.cc), refusals, decoding, outer scales.
 #pragma GCC diagnostic ignored "-Wpsabi"
-#include <cstring>
-
 #include "sim/nvfp4_panels.h"
 #include "sim/rcp_table.h"
 
@@ -70,28 +68,16 @@ FP4SCOPE_INLINE void decode_row(const DecodeTask& task) {
   }
 }
 template <DecodeKind kKind>
-void decode_reference(const DecodeTask& task) {
-  decode_row<kKind, 1>(task);
-}
-template <DecodeKind kKind>
-[[gnu::target(FP4SCOPE_AVX2)]] void decode_avx2(const DecodeTask& task) {
-  decode_row<kKind, kKind == DecodeKind::kCustom ? 1 : 8>(task);
-}
-template <DecodeKind kKind>
-[[gnu::target(FP4SCOPE_AVX512)]] void decode_avx512(const DecodeTask& task) {
-  decode_row<kKind, kKind == DecodeKind::kCustom ? 1 : 16>(task);
-}
-using DecodeFn = void (*)(const DecodeTask&);
-template <DecodeKind kKind>
-DecodeFn decode_for(Isa isa) {
-  return isa == Isa::kAvx512 ? decode_avx512<kKind>
-         : isa == Isa::kAvx2 ? decode_avx2<kKind>
-                             : decode_reference<kKind>;
-}
+struct Nvfp4Decode {
+  template <int W>
+  FP4SCOPE_INLINE static void decode(const DecodeTask& task) {
+    decode_row<kKind, kKind == DecodeKind::kCustom ? 1 : W>(task);
+  }
+};
 DecodeFn decoder(Isa isa, const Recipe& recipe) {
-  if (recipe.format.name != "nvfp4") return decode_for<DecodeKind::kCustom>(isa);
-  return nvfp4_is_te(recipe.nvfp4.order) ? decode_for<DecodeKind::kTe>(isa)
-                                         : decode_for<DecodeKind::kNamed>(isa);
+  if (recipe.format.name != "nvfp4") return run_decode_for<Nvfp4Decode<DecodeKind::kCustom>>(isa);
+  return nvfp4_is_te(recipe.nvfp4.order) ? run_decode_for<Nvfp4Decode<DecodeKind::kTe>>(isa)
+                                         : run_decode_for<Nvfp4Decode<DecodeKind::kNamed>>(isa);
 }
 
 // The element's own magnitude stands in for the block maximum where an inverse asks whether the
@@ -108,7 +94,7 @@ double scaled(const ElementTask& e) {
   const float y = nvfp4_divides(rules.options.order) ? x / inverse : op.mul(x, inverse);
   if (rules.options.int4_candidate && e.choice)
     return magnitude_of_double(y * 1.16666666f) * (7.0 / 7.5);
-  return magnitude_of_double(y);
+  return clamping_of(e.recipe.format, y);
 }
 
 }  // namespace
@@ -121,9 +107,7 @@ Nvfp4Rules nvfp4_rules_of(const Recipe& recipe) {
   rules.element = recipe.format.element;
   rules.scale = scale_spec(recipe.format);
   rules.lut = recipe.format.lut;
-  rules.element_max = rules.lut != nullptr
-                          ? lut_max(*rules.lut)
-                          : decode<Lane<1>>(rules.element, rules.element.max_finite_code());
+  rules.element_max = element_max(recipe.format);
   rules.table = uses_rcp ? rcp_bytes(recipe, recipe.nvfp4.rcp) : nullptr;
   return rules;
 }
@@ -140,34 +124,30 @@ bool nvfp4_refuses_tensor(QuantizeTask& task) {
       task.outer_of(task.row).amax != 0.0f) {
     return false;
   }
-  task.refused_row = task.row;
-  task.refusal = "contract fouroversix-cuda writes no output for an all-zero tensor";
+  task.refuse(task.row, "contract fouroversix-cuda writes no output for an all-zero tensor");
   return true;
 }
 void nvfp4_refuse_nan(QuantizeTask& task, std::int64_t row) {
-  if (task.refused_row >= 0 && task.refused_row <= row) return;
-  task.refused_row = row;
   switch (task.recipe.nvfp4.order) {
     case Order::kFouroversix:
-      task.refusal = "contract fouroversix defines no code for NaN";
+      task.refuse(row, "contract fouroversix defines no code for NaN");
       break;
     case Order::kCompressedTensors:
-      task.refusal = "contract compressed-tensors defines no code for NaN";
+      task.refuse(row, "contract compressed-tensors defines no code for NaN");
       break;
     default:
-      task.refusal = "contract mlx-cpu defines no code for NaN, which 0/0 in a zero block is too";
+      task.refuse(row,
+                  "contract mlx-cpu defines no code for NaN, which 0/0 in a zero block is too");
       break;
   }
 }
 
 FamilyKernels nvfp4_kernels(Isa isa, const Recipe& recipe) {
-  const Nvfp4QuantizeFn fixed = recipe.sr.enabled ? nullptr : nvfp4_fixed_kernel(isa, recipe);
+  const QuantizeFn fixed = recipe.sr.enabled ? nullptr : nvfp4_fixed_kernel(isa, recipe);
   return {fixed != nullptr ? fixed : nvfp4_any_kernel(isa, recipe), decoder(isa, recipe)};
 }
 FamilyRules nvfp4_rules() {
   return {[](const Recipe& recipe, std::uint32_t bits) {
-            // SGLang's nan_to_num: the largest finite number of BF16, the type of its weights.
-            if (recipe.contract == "sglang-online" && bits == kInfBits) bits = 0x7f7f0000u;
             const Nvfp4Outer outer = nvfp4_outer(nvfp4_rules_of(recipe), bits);
             return OuterScale32{outer.amax, outer.g};
           },

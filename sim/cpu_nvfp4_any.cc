@@ -22,14 +22,17 @@ void quantize_random(QuantizeTask& task) {
     random_bytes(task.recipe, task.tile, task.row + i, 0, task.tile.cols, bytes.data() + i * cols);
     rows.push_back(bytes.data() + i * cols);
   }
-  for (std::int64_t b = 0; b < task.out.blocks_per_row; ++b) {
-    if (task.recipe.is_2d()) {
-      const Nvfp4Row shared = nvfp4_row(rules, outer_of(task, task.row));
+  const std::int64_t blocks = task.out.blocks_per_row;
+  if (task.recipe.is_2d()) {
+    const Nvfp4Row shared = nvfp4_row(rules, outer_of(task, task.row));
+    for (std::int64_t b = 0; b < blocks; ++b) {
       panel_2d<Any, false, 1>(task, rules, shared, b, rows.data());
-      continue;
     }
-    for (std::int64_t i = 0; i < task.rows; ++i) {
-      const Nvfp4Row shared = nvfp4_row(rules, outer_of(task, task.row + i));
+    return;
+  }
+  for (std::int64_t i = 0; i < task.rows; ++i) {
+    const Nvfp4Row shared = nvfp4_row(rules, outer_of(task, task.row + i));
+    for (std::int64_t b = 0; b < blocks; ++b) {
       panel_1d<Any, false, 1>(task, rules, shared, task.row + i, b,
                               rows[static_cast<std::size_t>(i)]);
     }
@@ -38,7 +41,7 @@ void quantize_random(QuantizeTask& task) {
 
 }  // namespace
 
-Nvfp4QuantizeFn nvfp4_any_kernel(Isa isa, const Recipe& recipe) {
+QuantizeFn nvfp4_any_kernel(Isa isa, const Recipe& recipe) {
   if (recipe.sr.enabled) return quantize_random;
   const bool is_adaptive = recipe.nvfp4.is_adaptive();
   // Tables of values are read one lane at a time.

@@ -9,7 +9,7 @@ namespace {
 using namespace nvfp4_panels;
 
 template <Select kSelect>
-Nvfp4QuantizeFn te_adaptive(Isa isa, Metric metric) {
+QuantizeFn te_adaptive(Isa isa, Metric metric) {
   return metric == Metric::kFast
              ? for_isa<Adaptive<Order::kTe, kSelect, Metric::kFast>, true>(isa)
              : for_isa<Adaptive<Order::kTe, kSelect, Metric::kExact>, true>(isa);
@@ -17,7 +17,7 @@ Nvfp4QuantizeFn te_adaptive(Isa isa, Metric metric) {
 
 }  // namespace
 
-Nvfp4QuantizeFn nvfp4_fixed_kernel(Isa isa, const Recipe& recipe) {
+QuantizeFn nvfp4_fixed_kernel(Isa isa, const Recipe& recipe) {
   const Nvfp4Options& o = recipe.nvfp4;
   if (recipe.format.name != "nvfp4") return nullptr;
   if (!o.is_adaptive()) {

@@ -31,9 +31,7 @@ FamilyKernels pass_kernels(Isa, const Recipe&) {
   return {quantize, decode};
 }
 FamilyRules pass_rules() {
-  return {[](const Recipe&, std::uint32_t bits) {
-            return OuterScale32{bit_cast<float>(bits), 1.0f};
-          },
+  return {no_outer_scale,
           [](const ElementTask& e) { return magnitude_of_double(static_cast<float>(e.value)); }};
 }
 

@@ -2,9 +2,9 @@
 // private to sim. The scale of a block is computed by the codec text with Lane<1>; its elements
 // then go through the same text in runs, a lane being an element, without any transposition.
 #pragma once
-#include <cstring>
-
 #include "formats/amax.h"
+#include "formats/e8m0.h"
+#include "formats/minifloat.h"
 #include "sim/cpu_kernels.h"
 
 namespace fp4scope {
@@ -73,42 +73,49 @@ FP4SCOPE_INLINE void include_run(RunMaximum& m, const float* x, std::int64_t n) 
   m = {amax, any};
 }
 
-// Kernel::quantize<W>(task) and Kernel::decode<W>(task), compiled for each instruction set.
-template <class Kernel>
-void run_quantize_reference(QuantizeTask& task) {
-  Kernel::template quantize<1>(task);
+// The scale of a block as its kind is stored, little endian.
+inline void store_scale(const BlockFormat& format, float scale, std::uint8_t* out) {
+  // What torch casts a binary32 scale to binary16 with.
+  constexpr CastPolicy kTorchCast{
+      Rounding::kEven, Overflow::kSpecial, {0x7fffu, NanRule::Sign::kDrop}};
+  const bool is_nan = scale != scale;
+  std::uint32_t bits = is_nan ? kQuietNanBits : bit_cast<std::uint32_t>(scale);
+  switch (format.levels[0].kind) {
+    case ScaleKind::kE8m0:
+      bits = e8m0_encode<Lane<1>>(E8m0Rule::kDown, scale);
+      break;
+    case ScaleKind::kBfloat16:
+      bits >>= 16;
+      break;
+    case ScaleKind::kBinary16:
+      bits = cast<Lane<1>>(kFP16, kTorchCast, scale);
+      break;
+    case ScaleKind::kMinifloat:
+      bits = is_nan ? format.levels[0].spec.magnitude_mask()
+                    : encode<Lane<1>>(format.levels[0].spec, Rounding::kEven, scale);
+      break;
+    default:
+      break;
+  }
+  for (int i = 0; i < format.scale_bytes; ++i) out[i] = static_cast<std::uint8_t>(bits >> (8 * i));
 }
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX2)]] void run_quantize_avx2(QuantizeTask& task) {
-  Kernel::template quantize<8>(task);
-}
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX512)]] void run_quantize_avx512(QuantizeTask& task) {
-  Kernel::template quantize<16>(task);
-}
-template <class Kernel>
-void run_decode_reference(const DecodeTask& task) {
-  Kernel::template decode<1>(task);
-}
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX2)]] void run_decode_avx2(const DecodeTask& task) {
-  Kernel::template decode<8>(task);
-}
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX512)]] void run_decode_avx512(const DecodeTask& task) {
-  Kernel::template decode<16>(task);
-}
-template <class Kernel>
-void (*run_quantize_for(Isa isa))(QuantizeTask&) {
-  return isa == Isa::kAvx512 ? run_quantize_avx512<Kernel>
-         : isa == Isa::kAvx2 ? run_quantize_avx2<Kernel>
-                             : run_quantize_reference<Kernel>;
-}
-template <class Kernel>
-void (*run_decode_for(Isa isa))(const DecodeTask&) {
-  return isa == Isa::kAvx512 ? run_decode_avx512<Kernel>
-         : isa == Isa::kAvx2 ? run_decode_avx2<Kernel>
-                             : run_decode_reference<Kernel>;
+inline float load_scale(const BlockFormat& format, const std::uint8_t* in) {
+  std::uint32_t bits = 0;
+  for (int i = 0; i < format.scale_bytes; ++i) {
+    bits |= static_cast<std::uint32_t>(in[i]) << (8 * i);
+  }
+  switch (format.levels[0].kind) {
+    case ScaleKind::kE8m0:
+      return e8m0_decode<Lane<1>>(bits);
+    case ScaleKind::kBfloat16:
+      return bit_cast<float>(bits << 16);
+    case ScaleKind::kBinary16:
+      return decode<Lane<1>>(kFP16, bits);
+    case ScaleKind::kMinifloat:
+      return decode<Lane<1>>(format.levels[0].spec, bits);
+    default:
+      return bit_cast<float>(bits);
+  }
 }
 
 }  // namespace fp4scope

@@ -217,6 +217,17 @@ const std::vector<NamedLut>& built_in_luts() {
   return luts;
 }
 
+bool uses_library(std::string_view shape, const FormatLibrary& library) {
+  std::string_view element = shape.substr(0, shape.find('/'));
+  const auto is_named = [&](const auto& known) { return known.name == element; };
+  if (std::any_of(library.shapes.begin(), library.shapes.end(),
+                  [&](const NamedShape& known) { return known.name == shape; }))
+    return true;
+  if (std::any_of(library.elements.begin(), library.elements.end(), is_named)) return true;
+  if (element.starts_with("lut:")) element.remove_prefix(4);
+  return std::any_of(library.luts.begin(), library.luts.end(), is_named);
+}
+
 Recipe custom_recipe(std::string_view shape, const FormatLibrary& library) {
   for (const NamedShape& known : library.shapes) {
     if (known.name != shape) continue;

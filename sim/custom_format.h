@@ -37,6 +37,8 @@ struct FormatLibrary {
 // Tables that need no file: nf4.
 const std::vector<NamedLut>& built_in_luts();
 
+// Whether a normalized shape names something of the library.
+bool uses_library(std::string_view shape, const FormatLibrary& library);
 // Family, format and default contract of a normalized shape, or of a name of the library. Throws
 // Error(kUsage) that names the offending part.
 Recipe custom_recipe(std::string_view shape, const FormatLibrary& library = {});

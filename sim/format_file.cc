@@ -14,6 +14,7 @@
 #include <iterator>
 
 #include "sim/error.h"
+#include "sim/recipe_keys.h"
 
 namespace fp4scope {
 namespace {
@@ -87,10 +88,8 @@ class Reader {
   std::string name_of(const toml::table& table) const {
     const auto text = table["name"].value<std::string>();
     if (!text || text->empty()) fail(table.source().begin.line, "a name is missing");
-    std::string name = *text;
-    for (char& c : name) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      if (c == '_') c = '-';
+    const std::string name = normalized(*text);
+    for (const char c : name) {
       const bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
       if (!word) {
         fail(table.source().begin.line,
@@ -215,7 +214,7 @@ class Reader {
       }
       shape += fmt::format("/{}:{}", number ? std::to_string(*number) : *word, *type);
     }
-    library_.shapes.push_back({name, shape});
+    library_.shapes.push_back({name, normalized(shape)});
   }
 
   std::string path_;

@@ -3,7 +3,8 @@
 //   [[lut]]      name, values = [2 to 256 distinct finite numbers]
 //   [[format]]   name, element, scales = [{group = 16, type = "e4m3"}, {group = "tensor", type =
 //                "f32"}], innermost first
-// A format is then custom:NAME; an element can be used in a shape, a table as lut:NAME.
+// A format is then custom:NAME; an element can be used in a shape, a table as lut:NAME. Case does
+// not matter in these words, and '-' and '_' are the same.
 #pragma once
 #include <memory>
 #include <string>

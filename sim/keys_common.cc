@@ -86,6 +86,8 @@ std::span<const KeyRow> transform_keys() {
 void check_transforms(const Recipe& recipe) {
   if (recipe.rht.size != 0 && recipe.rht.size != 16 && recipe.rht.signs == 0)
     contradiction(recipe, "rht-signs=fixed is published for rht=16 only");
+  if (recipe.sr.enabled && recipe.format.lut != nullptr)
+    contradiction(recipe, "round=sr needs elements on a minifloat or integer grid, not a table");
   if (recipe.sr.enabled && recipe.family == Family::kPass)
     contradiction(recipe, "round=sr is not defined for bf16");
   if (recipe.sr.enabled && recipe.contract == "miles-export")

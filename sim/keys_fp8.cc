@@ -21,15 +21,7 @@ constexpr KeyValue kElems[] = {{"e4m3", 0}, {"e5m2", 1}};
 constexpr KeyValue kScaleFmts[] = {key_value("f32", ScaleFmt::kF32),
                                    key_value("pow2", ScaleFmt::kPow2),
                                    key_value("ue8m0", ScaleFmt::kUe8m0)};
-constexpr KeyValue kScalarDivs[] = {key_value("exact", ScalarDiv::kExact),
-                                    key_value("rcp", ScalarDiv::kRcp)};
 constexpr KeyValue kDivs[] = {key_value("ieee", Div::kIeee), key_value("triton", Div::kTriton)};
-constexpr KeyValue kRcps[] = {key_value("h200", Rcp::kH200), key_value("rn", Rcp::kRn),
-                              key_value("user", Rcp::kUser)};
-constexpr KeyValue kDtypes[] = {key_value("bf16", DType16::kBf16), key_value("f16", DType16::kF16),
-                                key_value("f32", DType16::kF32)};
-constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad),
-                                 key_value("error", Ragged::kError)};
 
 std::uint64_t get_gran(const Recipe& r) {
   return gran_code(r.fp8.gran.cols, r.fp8.gran.rows);
@@ -68,8 +60,10 @@ constexpr auto kHasDiv = [](const Recipe& r) {
                        kVllmTensor, kFbgemmTriton, kFbgemmCuda});
 };
 constexpr auto kHasRcp = [](const Recipe& r) { return kHasDiv(r) && r.fp8.div == Div::kTriton; };
+// TransformerEngine looks at the type where a scale overflows, but not with one scale per tensor.
 constexpr auto kHasDtype = [](const Recipe& r) {
-  return is_one_of(r, {kTe, kTorchaoAffine, kHfBlock, kVllmTorchTensor});
+  if (r.fp8.order == kTe) return !r.fp8.gran.is_tensor();
+  return is_one_of(r, {kTorchaoAffine, kHfBlock, kVllmTorchTensor});
 };
 constexpr auto kIsTe = [](const Recipe& r) { return r.fp8.order == kTe; };
 constexpr auto kIsDelayed = [](const Recipe& r) { return r.fp8.order == kTeDelayed; };
@@ -120,7 +114,7 @@ constexpr KeyRow kFp8Keys[] = {
      .meaning = "table of the approximate reciprocal",
      .applies = kHasRcp},
     {.name = "dtype",
-     .values = kDtypes,
+     .values = kDTypes,
      .get = get_field<&Recipe::fp8, &Fp8Options::dtype>,
      .set = set_field<&Recipe::fp8, &Fp8Options::dtype>,
      .meaning = "type of the input, whose arithmetic or range the source uses",

@@ -7,8 +7,6 @@
 namespace fp4scope {
 namespace {
 
-constexpr KeyValue kNegZeros[] = {key_value("keep", NegZero::kKeep),
-                                  key_value("drop", NegZero::kDrop)};
 constexpr KeyValue kProducts[] = {key_value("exact", Hif4Product::kExact),
                                   key_value("fp32", Hif4Product::kFp32),
                                   key_value("bf16", Hif4Product::kBf16)};
@@ -33,9 +31,6 @@ constexpr KeyValue kGeometries[] = {key_value("1x64", Hif4Geometry::k1x64),
                                     key_value("64x64", Hif4Geometry::k64x64)};
 constexpr KeyValue kWidths[] = {{"3", 3}, {"4", 4}, {"5", 5}};
 
-constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad),
-                                 key_value("error", Ragged::kError)};
-
 constexpr KeyValue kNibbleOrders[] = {key_value("low-first", Nibbles::kLowFirst),
                                       key_value("high-first", Nibbles::kHighFirst)};
 constexpr KeyValue kLevelBits[] = {key_value("lsb", LevelBits::kLsb),
@@ -56,8 +51,13 @@ void set_width(Recipe& r, std::uint64_t width) {
 constexpr auto kIsNamed = [](const Recipe& r) { return r.shape.empty(); };
 
 constexpr KeyRow kHif4Keys[] = {
-    {"thr", kProducts, FP4SCOPE_KEY_FIELD(hif4, Hif4Options, thr),
-     "rounding of the products of the level-2 and level-3 thresholds"},
+    {.name = "thr",
+     .values = kProducts,
+     .get = get_field<&Recipe::hif4, &Hif4Options::thr>,
+     .set = set_field<&Recipe::hif4, &Hif4Options::thr>,
+     .meaning = "rounding of the products of the level-2 and level-3 thresholds, which "
+                "search=greedy alone has",
+     .applies = [](const Recipe& r) { return r.hif4.search == Hif4Search::kGreedy; }},
     {"elem", kProducts, FP4SCOPE_KEY_FIELD(hif4, Hif4Options, elem),
      "rounding of the element products"},
     {"ties", kHif4Ties, get_field<&Recipe::hif4, &Hif4Options::ties>, set_ties,
@@ -134,30 +134,6 @@ void finish(Recipe& recipe) {
   recipe.format.block_rows = recipe.hif4.geometry == Hif4Geometry::k64x64 ? 64 : 1;
 }
 
-// A shape that the general rule of formats/codecs/hif4.h covers.
-void check_shape(const Recipe& recipe) {
-  const BlockFormat& format = recipe.format;
-  const auto& levels = format.levels;
-  const bool has_scale =
-      format.num_levels > 0 && levels[0].group == format.block &&
-      (levels[0].kind == ScaleKind::kE8m0 ||
-       (levels[0].kind == ScaleKind::kMinifloat && levels[0].spec.special == Special::kNanAllOnes));
-  if (!has_scale)
-    contradiction(recipe,
-                  "one-bit levels need one scale above them, E8M0 or a minifloat with a NaN code");
-  if (format.num_levels < 2 || format.num_levels > 3)
-    contradiction(recipe, "one or two levels of one bit are defined");
-  for (int i = 1; i < format.num_levels; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (levels[at].kind != ScaleKind::kMicroExponent)
-      contradiction(recipe, "scales below the outermost one have one bit in this family");
-    if (levels[at].group <= 0 || levels[at - 1].group % levels[at].group != 0)
-      contradiction(recipe, "the groups of the scales do not nest");
-  }
-  if (format.lut != nullptr)
-    contradiction(recipe, "elements from a table of values do not go with one-bit levels");
-}
-
 void check(const Recipe& recipe) {
   const Hif4Options& o = recipe.hif4;
   if (o.ties == Rounding::kStochastic && !recipe.sr.enabled)
@@ -166,7 +142,8 @@ void check(const Recipe& recipe) {
     contradiction(recipe, "search=mse compares deterministic roundings and excludes round=sr");
   if (o.search == Hif4Search::kMse && o.geometry == Hif4Geometry::k64x64)
     contradiction(recipe, "search=mse is defined for geometry=1x64");
-  if (!recipe.shape.empty()) check_shape(recipe);
+  if (recipe.format.lut != nullptr)
+    contradiction(recipe, "elements from a table of values do not go with one-bit levels");
 }
 
 }  // namespace

@@ -9,14 +9,8 @@ namespace {
 constexpr KeyValue kScaleDivs[] = {{"7.5", 15}, {"7", 14}, {"7.0", 14, true}};
 constexpr KeyValue kQmins[] = {key_value("-8", std::int64_t{-8}),
                                key_value("-7", std::int64_t{-7})};
-constexpr KeyValue kScalarDivs[] = {key_value("exact", ScalarDiv::kExact),
-                                    key_value("rcp", ScalarDiv::kRcp)};
-constexpr KeyValue kDtypes[] = {key_value("bf16", DType16::kBf16), key_value("f16", DType16::kF16),
-                                key_value("f32", DType16::kF32)};
 constexpr KeyValue kPacks[] = {key_value("ct", IntPack::kCt), key_value("twos", IntPack::kTwos),
                                key_value("awq", IntPack::kAwq), key_value("gptq", IntPack::kGptq)};
-constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad),
-                                 key_value("error", Ragged::kError)};
 
 constexpr auto kHasGrid = [](const Recipe& r) {
   return r.int4.order == Int4Order::kSkyrl || r.int4.order == Int4Order::kRtpLlmCt;
@@ -57,7 +51,7 @@ constexpr KeyRow kInt4Keys[] = {
                 "reciprocal as on a GPU",
      .applies = kIsNotExport},
     {.name = "dtype",
-     .values = kDtypes,
+     .values = kDTypes,
      .get = get_field<&Recipe::int4, &Int4Options::dtype>,
      .set = set_field<&Recipe::int4, &Int4Options::dtype>,
      .meaning = "type of the weight, whose arithmetic the source computes in",

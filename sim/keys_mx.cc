@@ -27,12 +27,8 @@ constexpr KeyValue kScaleRules[] = {key_value("floor", Rule::kFloor),
 constexpr KeyValue kScaleAriths[] = {
     key_value("field", Arith::kField), key_value("mul", Arith::kMul), key_value("div", Arith::kDiv),
     key_value("rcp", Arith::kRcp), key_value("log2", Arith::kLog2)};
-constexpr KeyValue kRcps[] = {key_value("h200", Rcp::kH200), key_value("rn", Rcp::kRn),
-                              key_value("user", Rcp::kUser)};
 constexpr KeyValue kEvenWidths[] = {key_value("elem", EvenWidth::kElem),
                                     key_value("e2m1", EvenWidth::kE2m1)};
-constexpr KeyValue kDTypes[] = {key_value("f32", DType16::kF32), key_value("bf16", DType16::kBf16),
-                                key_value("f16", DType16::kF16)};
 constexpr KeyValue kNarrows[] = {{"none", 0}, {"bf16", 1}};
 constexpr KeyValue kTops[] = {key_value("nan", MxTop::kNan), key_value("254", MxTop::k254)};
 constexpr KeyValue kNans[] = {
@@ -66,14 +62,12 @@ constexpr std::uint64_t kBlock2d = 0;
 constexpr KeyValue kBlocks[] = {{"8", 8},     {"16", 16},   {"32", 32},      {"64", 64},
                                 {"128", 128}, {"256", 256}, {"2d", kBlock2d}};
 constexpr KeyValue kAxes[] = {{"-1", 0}};
-constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad), key_value("error", Ragged::kError),
-                                 key_value("flat", Ragged::kFlat)};
+constexpr KeyValue kMxRaggeds[] = {key_value("pad", Ragged::kPad),
+                                   key_value("error", Ragged::kError),
+                                   key_value("flat", Ragged::kFlat)};
 constexpr KeyValue kNibbleOrders[] = {
     key_value("low-first", Nibbles::kLowFirst), key_value("high-first", Nibbles::kHighFirst),
     key_value("split8", Nibbles::kSplit8), key_value("split16", Nibbles::kSplit16)};
-constexpr KeyValue kScaleLayouts[] = {key_value("linear", ScaleLayout::kLinear),
-                                      key_value("128x4", ScaleLayout::k128x4),
-                                      key_value("8x4", ScaleLayout::k8x4)};
 
 // Arithmetics of each rule; the first one goes with the rule unless scale-arith says otherwise.
 struct RuleArith {
@@ -210,7 +204,7 @@ constexpr KeyRow kMxKeys[] = {
      .set = [](Recipe&, std::uint64_t) {},
      .meaning = "blocks run along the last axis; another one is chosen where the tensor is read",
      .is_given = [](const Recipe&) { return false; }},
-    {"ragged", kRaggeds, FP4SCOPE_KEY_FIELD(mx, MxOptions, ragged),
+    {"ragged", kMxRaggeds, FP4SCOPE_KEY_FIELD(mx, MxOptions, ragged),
      "a row length that is no multiple of the block is padded with +0, or refused, or blocks run "
      "over row ends"},
     {.name = "nibbles",
@@ -226,14 +220,8 @@ constexpr KeyRow kMxKeys[] = {
 bool apply(Recipe& recipe, std::string_view name) {
   return take_contract(kMxContracts, name, recipe, recipe.mx);
 }
-// A user-defined format sees every contract once, also those that differ by format.
 std::vector<ContractInfo> contracts(std::string_view format) {
-  std::vector<ContractInfo> list;
-  for (const ContractInfo& info : list_contracts(kMxContracts, format)) {
-    const auto same = [&](const ContractInfo& other) { return other.name == info.name; };
-    if (std::none_of(list.begin(), list.end(), same)) list.push_back(info);
-  }
-  return list;
+  return list_contracts(kMxContracts, format);
 }
 
 // Elements of mxint8 and mxint4 under int8-grid (spec/scalars.md section 1: unit 2^-6, and 2^-2).

@@ -35,23 +35,10 @@ constexpr KeyValue kSums[] = {key_value("seq", SumOrder::kSeq),
                               key_value("halves", SumOrder::kHalves),
                               key_value("tree", SumOrder::kTree), key_value("fma", SumOrder::kFma)};
 constexpr KeyValue kE4m3Maxes[] = {{"448", 448}, {"256", 256}};
-constexpr KeyValue kRcps[] = {key_value("h200", Rcp::kH200), key_value("rn", Rcp::kRn),
-                              key_value("user", Rcp::kUser)};
 constexpr KeyValue kOnOff[] = {{"on", 1}, {"off", 0}};
-constexpr KeyValue kScalarDivs[] = {key_value("exact", ScalarDiv::kExact),
-                                    key_value("rcp", ScalarDiv::kRcp)};
-constexpr KeyValue kDTypes[] = {key_value("f32", DType16::kF32), key_value("bf16", DType16::kBf16),
-                                key_value("f16", DType16::kF16)};
-constexpr KeyValue kNegZeros[] = {key_value("keep", NegZero::kKeep),
-                                  key_value("drop", NegZero::kDrop)};
-constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad),
-                                 key_value("error", Ragged::kError)};
 constexpr KeyValue kNibbleOrders[] = {key_value("low-first", Nibbles::kLowFirst),
                                       key_value("high-first", Nibbles::kHighFirst),
                                       key_value("split8", Nibbles::kSplit8)};
-constexpr KeyValue kScaleLayouts[] = {key_value("linear", ScaleLayout::kLinear),
-                                      key_value("128x4", ScaleLayout::k128x4),
-                                      key_value("8x4", ScaleLayout::k8x4)};
 
 bool is_one_of(const Recipe& r, std::initializer_list<Order> orders) {
   return std::find(orders.begin(), orders.end(), r.nvfp4.order) != orders.end();
@@ -235,14 +222,8 @@ constexpr KeyRow kNvfp4Keys[] = {
 bool apply(Recipe& recipe, std::string_view name) {
   return take_contract(kNvfp4Contracts, name, recipe, recipe.nvfp4);
 }
-// A user-defined format sees every contract once, also those that differ by format.
 std::vector<ContractInfo> contracts(std::string_view format) {
-  std::vector<ContractInfo> list;
-  for (const ContractInfo& info : list_contracts(kNvfp4Contracts, format)) {
-    const auto same = [&](const ContractInfo& other) { return other.name == info.name; };
-    if (std::none_of(list.begin(), list.end(), same)) list.push_back(info);
-  }
-  return list;
+  return list_contracts(kNvfp4Contracts, format);
 }
 void finish(Recipe& recipe) {
   recipe.format.block_rows = recipe.nvfp4.block == BlockShape::k2d ? recipe.format.block : 1;
@@ -265,6 +246,12 @@ void check_outer(const Recipe& recipe) {
   }
   if (o.order == Order::kMlxCpu && o.scale != OuterScale::kNone)
     contradiction(recipe, "contract mlx-cpu has no outer scale: scale=none only");
+  // Without the key scale; a shape says it.
+  if (o.order == Order::kOnednn && o.scale != OuterScale::kNone)
+    contradiction(
+        recipe,
+        "contract onednn has no outer scale (scale=none): the shape has to end before the "
+        "tensor or row scale");
   if (o.order == Order::kFlashinferKv && o.scale != OuterScale::kGiven)
     contradiction(recipe,
                   "contract flashinfer-kv takes its decode scale as an argument: "
@@ -344,8 +331,6 @@ void check_geometry(const Recipe& recipe) {
     contradiction(recipe, "sum=tree and an adaptive block=2d need a block of a power of two");
   if (o.is_adaptive() && o.sum == SumOrder::kHalves && format.block % 2 != 0)
     contradiction(recipe, "sum=halves needs an even block");
-  if (recipe.sr.enabled && format.lut != nullptr)
-    contradiction(recipe, "round=sr needs elements on a minifloat or integer grid, not a table");
 }
 void check(const Recipe& recipe) {
   check_outer(recipe);

@@ -7,11 +7,10 @@
 
 namespace fp4scope {
 
-using Nvfp4QuantizeFn = void (*)(QuantizeTask&);
 // cpu_nvfp4_fixed.cc: the hot recipes of nvfp4; null for the others.
-Nvfp4QuantizeFn nvfp4_fixed_kernel(Isa isa, const Recipe& recipe);
+QuantizeFn nvfp4_fixed_kernel(Isa isa, const Recipe& recipe);
 // cpu_nvfp4_any.cc: every recipe.
-Nvfp4QuantizeFn nvfp4_any_kernel(Isa isa, const Recipe& recipe);
+QuantizeFn nvfp4_any_kernel(Isa isa, const Recipe& recipe);
 // Run-time options and geometry of a recipe; a task adds the type of its input.
 Nvfp4Rules nvfp4_rules_of(const Recipe& recipe);
 Nvfp4Rules nvfp4_rules_of(const QuantizeTask& task);
@@ -270,22 +269,15 @@ FP4SCOPE_INLINE void quantize_band(QuantizeTask& task) {
   }
 }
 template <class P, bool kIsAdaptive>
-void quantize_reference(QuantizeTask& task) {
-  quantize_band<P, kIsAdaptive, 1>(task);
-}
+struct Bands {
+  template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    quantize_band<P, kIsAdaptive, W>(task);
+  }
+};
 template <class P, bool kIsAdaptive>
-[[gnu::target(FP4SCOPE_AVX2)]] void quantize_avx2(QuantizeTask& task) {
-  quantize_band<P, kIsAdaptive, 8>(task);
-}
-template <class P, bool kIsAdaptive>
-[[gnu::target(FP4SCOPE_AVX512)]] void quantize_avx512(QuantizeTask& task) {
-  quantize_band<P, kIsAdaptive, 16>(task);
-}
-template <class P, bool kIsAdaptive>
-Nvfp4QuantizeFn for_isa(Isa isa) {
-  return isa == Isa::kAvx512 ? quantize_avx512<P, kIsAdaptive>
-         : isa == Isa::kAvx2 ? quantize_avx2<P, kIsAdaptive>
-                             : quantize_reference<P, kIsAdaptive>;
+QuantizeFn for_isa(Isa isa) {
+  return run_quantize_for<Bands<P, kIsAdaptive>>(isa);
 }
 
 }  // namespace nvfp4_panels

@@ -44,10 +44,10 @@ void pack_codes(const Recipe& recipe, const std::uint8_t* codes, std::int64_t co
 void unpack_codes(const Recipe& recipe, const std::uint8_t* packed, std::int64_t cols,
                   std::uint8_t* codes);
 
-// Applies the recipe's transform, measures the amax where the recipe needs it, then quantizes.
-// Throws Error(kData) for a row length that the recipe refuses and where Backend::quantize does,
-// and Error(kUnsupported) where the result has no codes: NaN elements that stay NaN, and blocks
-// that cross row ends (ragged=flat).
+// Applies the recipe's transform, measures the amax where the format has an outer scale, then
+// quantizes. Throws Error(kData) for a row length that the recipe refuses and where
+// Backend::quantize does, and Error(kUnsupported) where the result has no codes: NaN elements that
+// stay NaN, and blocks that cross row ends (ragged=flat).
 QuantizedTensor quantize(const TensorView& x, const Recipe& recipe, const Backend& backend);
 // Decoded values, [rows, cols].
 std::vector<float> dequantize(const QuantizedTensor& tensor, const Backend& backend);

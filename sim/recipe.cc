@@ -1,5 +1,5 @@
 // recipe.cc: recipe text to options and back (grammar: spec/scalars.md section 0). The keys are
-// rows of a table in recipe_keys.cc; nothing here knows a single key but `contract`.
+// rows of the tables in keys_*.cc; nothing here knows a single key but `contract`.
 #include "sim/recipe.h"
 
 #include <fmt/format.h>
@@ -48,16 +48,6 @@ constexpr FormatRow kFormats[] = {
      "TransformerEngine, DeepGEMM, SGLang, vLLM and others"},
     {Family::kPass, kBf16Pass, "bf16", "the tensor in BF16, not quantized", "bfloat16"},
 };
-
-// In keys and values '-' and '_' are the same character and case does not matter.
-std::string normalized(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '_') c = '-';
-  }
-  return out;
-}
 
 std::string_view trimmed(std::string_view text) {
   const std::string_view blank = " \t\r\n";
@@ -254,6 +244,15 @@ Recipe start_of(const Recipe& recipe) {
 
 }  // namespace
 
+std::string normalized(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '_') c = '-';
+  }
+  return out;
+}
+
 std::span<const FormatRow> all_formats() {
   return kFormats;
 }
@@ -285,9 +284,9 @@ bool Recipe::scales_rows() const {
   return family == Family::kNvfp4 && nvfp4.scale == OuterScale::kRow;
 }
 // A given g decodes with its own reciprocal unless `amax` comes with it, so nothing is measured,
-// except for the score of an adaptive choice.
+// except for the score of an adaptive choice. A given history replaces the measurement too.
 bool Recipe::needs_amax() const {
-  if (family == Family::kFp8) return has_outer() && !fp8.has_g;
+  if (family == Family::kFp8) return has_outer() && !fp8.has_g && !fp8.has_amax;
   if (family != Family::kNvfp4) return false;
   if (nvfp4.scale == OuterScale::kRow) return true;
   const bool scores_amax = nvfp4.is_adaptive() && nvfp4.metric == Metric::kExact &&
@@ -325,9 +324,10 @@ Recipe parse_recipe(std::string_view typed, std::shared_ptr<const FormatLibrary>
       fail(typed, "custom: needs a shape such as custom:e2m1/16:e4m3/tensor:f32");
     const std::string_view rest = text.substr(colon + 1);
     const std::size_t comma = rest.find(',');
+    const std::string shape = normalized(trimmed(rest.substr(0, comma)));
     try {
-      recipe = custom_recipe(normalized(trimmed(rest.substr(0, comma))),
-                             library ? *library : FormatLibrary{});
+      recipe = custom_recipe(shape, library ? *library : FormatLibrary{});
+      if (library && uses_library(shape, *library)) recipe.library = std::move(library);
     } catch (const Error& e) {
       fail(typed, e.what());
     }
@@ -337,7 +337,6 @@ Recipe parse_recipe(std::string_view typed, std::shared_ptr<const FormatLibrary>
     if (colon != std::string_view::npos) items = split_items(typed, text.substr(colon + 1));
   }
   recipe.text = typed;
-  recipe.library = std::move(library);
   const std::string format_name =
       recipe.shape.empty() ? std::string(recipe.format.name) : "custom:" + recipe.shape;
 
@@ -381,23 +380,27 @@ Recipe parse_recipe(std::string_view typed, std::shared_ptr<const FormatLibrary>
     if (slot != nullptr) fail(typed, fmt::format("key \"{}\" is given twice", row->name));
     slot = &item;
   }
+  const auto refuse_unused = [&](const KeyRow& row) {
+    if (applies(row, recipe)) return;
+    Names legal{"contract"};
+    for (const KeyRow& r : rows)
+      if (applies(r, recipe)) legal.push_back(r.name);
+    fail(typed, fmt::format("key {} ({}) does not go with contract {} and the other keys; "
+                            "expected one of {}",
+                            row.name, row.meaning, recipe.contract, joined(legal, ", ")));
+  };
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool used = applies(rows[i], recipe);
     if (chosen[i] == nullptr) {
-      if (used && rows[i].required)
+      if (rows[i].required && applies(rows[i], recipe))
         fail(typed, fmt::format("key {} is missing: {}", rows[i].name, rows[i].meaning));
       continue;
     }
-    if (!used) {
-      Names legal{"contract"};
-      for (const KeyRow& r : rows)
-        if (applies(r, recipe)) legal.push_back(r.name);
-      fail(typed, fmt::format("key {} ({}) does not go with contract {} and the other keys; "
-                              "expected one of {}",
-                              rows[i].name, rows[i].meaning, recipe.contract, joined(legal, ", ")));
-    }
+    refuse_unused(rows[i]);
     rows[i].set(recipe, parse_value(typed, rows[i], *chosen[i]));
   }
+  // A key that comes later in the order can leave an earlier one without a use.
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (chosen[i] != nullptr) refuse_unused(rows[i]);
   const FamilyKeys& keys = keys_of(recipe.family);
   keys.check(recipe);
   check_transforms(recipe);

@@ -1,16 +1,21 @@
-// recipe_keys.h: the recipe keys as tables, private to sim/recipe.cc: one keys_<family>.cc per
-// family. One row per key with its legal values, how it is read and how it is set. Parsing,
+// recipe_keys.h: the recipe keys as tables, private to sim: one keys_<family>.cc per family, walked
+// by recipe.cc. One row per key with its legal values, how it is read and how it is set. Parsing,
 // printing and help walk these tables. Words: spec/mx.md 2.2, spec/nvfp4.md 1, spec/hif4.md 6,
 // spec/more.md 1 and 2.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/recipe.h"
 
 namespace fp4scope {
+
+// In keys, values and names '-' and '_' are the same character and case does not matter.
+std::string normalized(std::string_view text);
 
 // `code` is the enum value (or the number) that the field holds.
 struct KeyValue {
@@ -22,6 +27,22 @@ template <class Enum>
 constexpr KeyValue key_value(std::string_view name, Enum code, bool is_synonym = false) {
   return {name, static_cast<std::uint64_t>(code), is_synonym};
 }
+
+// Values that keys of several families share.
+inline constexpr KeyValue kRcps[] = {key_value("h200", Rcp::kH200), key_value("rn", Rcp::kRn),
+                                     key_value("user", Rcp::kUser)};
+inline constexpr KeyValue kScalarDivs[] = {key_value("exact", ScalarDiv::kExact),
+                                           key_value("rcp", ScalarDiv::kRcp)};
+inline constexpr KeyValue kDTypes[] = {key_value("f32", DType16::kF32),
+                                       key_value("bf16", DType16::kBf16),
+                                       key_value("f16", DType16::kF16)};
+inline constexpr KeyValue kNegZeros[] = {key_value("keep", NegZero::kKeep),
+                                         key_value("drop", NegZero::kDrop)};
+inline constexpr KeyValue kRaggeds[] = {key_value("pad", Ragged::kPad),
+                                        key_value("error", Ragged::kError)};
+inline constexpr KeyValue kScaleLayouts[] = {key_value("linear", ScaleLayout::kLinear),
+                                             key_value("128x4", ScaleLayout::k128x4),
+                                             key_value("8x4", ScaleLayout::k8x4)};
 
 // Values beyond the named ones.
 struct KeyNumber {
@@ -114,12 +135,14 @@ bool take_contract(const Contract<Options> (&rows)[N], std::string_view name, Re
   }
   return false;
 }
+// Each name once: a user-defined format also sees contracts that have a row per format.
 template <class Options, std::size_t N>
 std::vector<ContractInfo> list_contracts(const Contract<Options> (&rows)[N],
                                          std::string_view format) {
   std::vector<ContractInfo> list;
   for (const auto& row : rows) {
-    if (!applies_to(row, format)) continue;
+    const auto same = [&](const ContractInfo& other) { return other.name == row.name; };
+    if (!applies_to(row, format) || std::any_of(list.begin(), list.end(), same)) continue;
     list.push_back(
         {row.name, row.source, row.vectors, row.evidence, false, row.alias, row.note, row.formats});
   }

@@ -185,10 +185,7 @@ int run_analyze(AnalyzeArguments& arguments) {
   if (arguments.recipes.empty()) arguments.recipes = {"mxfp4", "nvfp4", "hif4"};
 
   AnalyzeOptions options;
-  for (const std::string& recipe : arguments.recipes) {
-    options.recipes.push_back(parse_recipe_option(recipe, arguments));
-  }
-  require_rcp_table_used(options.recipes, arguments);
+  options.recipes = parse_recipe_options(arguments.recipes, arguments);
   std::vector<Threshold> thresholds;
   for (const std::string& text : arguments.fail_if) thresholds.push_back(parse_threshold(text));
   options.memory_bytes = parse_memory(arguments.memory);

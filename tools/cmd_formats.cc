@@ -1,4 +1,4 @@
-// cmd_formats.cc: what this build knows: formats, contracts, scalars and backends.
+// cmd_formats.cc: what this build knows: formats, contracts, scalars, layouts and backends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -121,6 +121,16 @@ Json contract_json(Family family, const ContractInfo& contract) {
 }
 
 // `format` empty: all of the family.
+// Source, vectors and note, from `margin` on.
+std::string evidence_text(const ContractInfo& c, std::size_t margin) {
+  const std::string blank(margin, ' ');
+  std::string out = wrapped(blank + "source:", c.source, margin + 9);
+  out += wrapped(blank + "vectors:", c.vectors.empty() ? "none; the exact oracle" : c.vectors,
+                 margin + 9);
+  if (!c.note.empty()) out += wrapped(blank + "note:", c.note, margin + 9);
+  return out;
+}
+
 std::string contracts_text(Family family, std::string_view format) {
   std::string out = fmt::format("contracts of {}\n",
                                 format.empty() ? family_formats(family) : std::string(format));
@@ -131,9 +141,7 @@ std::string contracts_text(Family family, std::string_view format) {
     if (format.empty() && !c.formats.empty()) {
       out += wrapped("    formats:", contract_formats(family, c), 13);
     }
-    out += wrapped("    source:", c.source, 13);
-    out += wrapped("    vectors:", c.vectors.empty() ? "none; the exact oracle" : c.vectors, 13);
-    if (!c.note.empty()) out += wrapped("    note:", c.note, 13);
+    out += evidence_text(c, 4);
   }
   return out;
 }
@@ -279,7 +287,8 @@ int run_formats(const std::string& typed, bool json) {
     write_stdout(json ? json_text(list_json()) : list_text());
     return 0;
   }
-  const std::string name = normalised(typed);
+  std::string name = normalised(typed);
+  if (name.starts_with("lut:")) name.erase(0, 4);
   Json out = json_envelope(provenance());
   std::string text;
   for (const FormatRow& row : all_formats()) {
@@ -304,12 +313,11 @@ int run_formats(const std::string& typed, bool json) {
   for (const Family family : all_families()) {
     for (const ContractInfo& contract : contracts_of(family, "custom")) {
       if (name != contract.name && (contract.alias.empty() || name != contract.alias)) continue;
-      text += fmt::format("contract {}{}: {}\nrules {}, source: {}\nvectors: {}\n", contract.name,
-                          contract.alias.empty() ? "" : fmt::format(" (also {})", contract.alias),
-                          contract_formats(family, contract), evidence_name(contract.evidence),
-                          contract.source,
-                          contract.vectors.empty() ? "none; the exact oracle" : contract.vectors);
-      if (!contract.note.empty()) text += fmt::format("note: {}\n", contract.note);
+      text += wrapped("contract", contract.name, 9);
+      if (!contract.alias.empty()) text += wrapped("also:", contract.alias, 9);
+      text += wrapped("formats:", contract_formats(family, contract), 9);
+      text += wrapped("rules:", evidence_name(contract.evidence), 9);
+      text += evidence_text(contract, 0);
       for (const FormatRow& row : all_formats()) {
         if (row.family != family || !has_contract(row, contract.name)) continue;
         const std::string recipe = fmt::format("{}:contract={}", row.format.name, contract.name);

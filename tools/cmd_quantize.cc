@@ -71,12 +71,13 @@ int run_convert(const ConvertOptions& options, Convert convert) {
   QuantizeOptions job;
   const bool has_recipe = !options.recipe.empty();
   if (has_recipe) {
-    job.recipe = parse_recipe_option(options.recipe, options);
-    require_rcp_table_used({&job.recipe, 1}, options);
+    job.recipe = parse_recipe_options({options.recipe}, options)[0];
+  } else {  // the recipe is in the file
+    const RecipeFiles files = load_recipe_files(options);
+    job.library = files.library;
+    job.user_rcp = files.rcp_table;
   }
   (void)parse_operand(options.in);
-  if (!options.format_file.empty()) job.library = load_format_file(options.format_file);
-  if (!options.rcp_table.empty()) job.user_rcp = load_rcp_table(options.rcp_table);
   job.filter = options.filter;
   job.axis = options.axis;
   job.backend = options.backend;

@@ -247,26 +247,24 @@ void add_recipe_files(CLI::App& app, CommonOptions& options) {
       ->type_name("FILE");
 }
 
-void require_rcp_table_used(std::span<const Recipe> recipes, const CommonOptions& options) {
-  if (options.rcp_table.empty()) return;
-  for (const Recipe& recipe : recipes) {
-    if (recipe.user_rcp) return;
-  }
-  throw Error(ErrorKind::kUsage, fmt::format("--rcp-table {}: no recipe uses it; say rcp=user in a "
-                                             "recipe with an approximate reciprocal",
-                                             options.rcp_table));
+RecipeFiles load_recipe_files(const CommonOptions& options) {
+  RecipeFiles files;
+  if (!options.format_file.empty()) files.library = load_format_file(options.format_file);
+  if (!options.rcp_table.empty()) files.rcp_table = load_rcp_table(options.rcp_table);
+  return files;
 }
 
-Recipe parse_recipe_option(const std::string& text, const CommonOptions& options) {
-  std::shared_ptr<const FormatLibrary> library;
-  if (!options.format_file.empty()) library = load_format_file(options.format_file);
-  Recipe recipe = parse_recipe(text, library);
+namespace {
+
+Recipe parse_recipe_option(const std::string& text, const CommonOptions& options,
+                           const RecipeFiles& files) {
+  Recipe recipe = parse_recipe(text, files.library);
   if (rcp_of(recipe) == Rcp::kUser) {
-    if (options.rcp_table.empty()) {
+    if (files.rcp_table == nullptr) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("recipe \"{}\": rcp=user needs a table (--rcp-table FILE)", text));
     }
-    recipe.user_rcp = load_rcp_table(options.rcp_table);
+    recipe.user_rcp = files.rcp_table;
   }
   if (options.verbose) {
     complain(fmt::format("recipe {} is {}, in full {}", text, to_string(recipe),
@@ -282,6 +280,31 @@ Recipe parse_recipe_option(const std::string& text, const CommonOptions& options
     }
   }
   return recipe;
+}
+
+}  // namespace
+
+std::vector<Recipe> parse_recipe_options(const std::vector<std::string>& texts,
+                                         const CommonOptions& options) {
+  const RecipeFiles files = load_recipe_files(options);
+  std::vector<Recipe> recipes;
+  bool uses_table = false, uses_library = false;
+  for (const std::string& text : texts) {
+    recipes.push_back(parse_recipe_option(text, options, files));
+    uses_table |= recipes.back().user_rcp != nullptr;
+    uses_library |= recipes.back().library != nullptr;
+  }
+  if (files.rcp_table && !uses_table) {
+    throw Error(ErrorKind::kUsage, fmt::format("--rcp-table {}: no recipe uses it; say rcp=user in "
+                                               "a recipe with an approximate reciprocal",
+                                               options.rcp_table));
+  }
+  if (files.library && !uses_library) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--format-file {}: no recipe uses a name of it (custom:NAME)",
+                            options.format_file));
+  }
+  return recipes;
 }
 
 }  // namespace fp4scope::tools

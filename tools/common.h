@@ -82,11 +82,17 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
 // "sources" of the JSON output.
 Json sources_json(const std::vector<Report::Source>& sources);
 
-// Parses a recipe of the command line; --verbose prints its forms and why backends refuse it.
-Recipe parse_recipe_option(const std::string& text, const CommonOptions& options);
-void add_recipe_files(CLI::App& app, CommonOptions& options);  // rcp-table, format-file
-// Error(kUsage) for a --rcp-table that none of the recipes uses.
-void require_rcp_table_used(std::span<const Recipe> recipes, const CommonOptions& options);
+// The files that recipes may need, --rcp-table and --format-file; null where not given.
+struct RecipeFiles {
+  std::shared_ptr<const RcpTable> rcp_table;
+  std::shared_ptr<const FormatLibrary> library;
+};
+void add_recipe_files(CLI::App& app, CommonOptions& options);
+RecipeFiles load_recipe_files(const CommonOptions& options);
+// Parses recipes of the command line; --verbose prints their forms and why backends refuse them.
+// Error(kUsage) for a file that none of them uses.
+std::vector<Recipe> parse_recipe_options(const std::vector<std::string>& texts,
+                                         const CommonOptions& options);
 
 // --- verbs: each adds its subcommand; the callback leaves the exit code in `exit_code` ---
 void add_formats(CLI::App& app, int& exit_code);

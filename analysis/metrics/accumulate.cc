@@ -46,8 +46,8 @@ CodeTraits code_traits(const BlockFormat& format) {
   if (format.element.storage_bits() > 8) return t;
   const std::uint32_t codes = format.lut != nullptr ? static_cast<std::uint32_t>(format.lut->count)
                                                     : format.element.code_count();
-  float least = 0, most = 0;
-  for (std::uint32_t code = 0; format.lut != nullptr && code < codes; ++code) {
+  float least = format.lut != nullptr ? format.lut->value[0] : 0.0f, most = least;
+  for (std::uint32_t code = 1; format.lut != nullptr && code < codes; ++code) {
     least = std::min(least, format.lut->value[code]);
     most = std::max(most, format.lut->value[code]);
   }
@@ -154,12 +154,19 @@ struct BlockCounts {
   X amax{}, max_error{};
 };
 
+SourceBlock source_of(const Block<float>& block) {
+  return {block.x, nullptr, block.n};
+}
+SourceBlock source_of(const Block<double>& block) {
+  return {nullptr, block.x, block.n};
+}
 // Whether the codec clamped element i: its scaled magnitude, computed by the codec's own text, is
 // beyond the largest element. Formats that round binary64 input first see the rounded value.
 template <class X>
 bool is_saturated(const Context& c, const Block<X>& block, int i) {
-  return c.saturation.is_exceeded_by(scaled_magnitude(
-      c.result.recipe, block.outer, block.scale, block.choice, i, static_cast<double>(block.x[i])));
+  return c.saturation.is_exceeded_by(
+      scaled_magnitude(c.result.recipe, block.outer, block.scale, block.choice, i,
+                       static_cast<double>(block.x[i]), source_of(block)));
 }
 
 // Loops without branches for the usual case that everything is finite.
@@ -324,7 +331,9 @@ void accumulate_blocks(Context& c, const X* x_tile) {
                          !q.choices.empty() && q.choices[static_cast<std::size_t>(index)] != 0};
     counts.chosen4 += block.choice;
     int finite = 1;
-    for (int i = 0; i < block.n; ++i) finite &= is_finite(block.x[i]) & is_finite(block.v[i]);
+    for (int i = 0; i < block.n; ++i) {
+      finite &= int{is_finite(block.x[i])} & int{is_finite(block.v[i])};
+    }
     const BlockCounts<X> k = finite != 0 ? count_finite_block(c, block) : count_any_block(c, block);
     const bool is_nonzero = k.amax != X{};
 
@@ -416,7 +425,7 @@ void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums) {
   Context context{result,
                   tallies,
                   sums,
-                  saturation_limit(recipe.format.element, recipe.element_ties()),
+                  element_limit(recipe),
                   code_traits(recipe.format),
                   scale_traits(recipe),
                   recipe.format.scale_bytes,

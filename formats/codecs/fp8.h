@@ -7,33 +7,8 @@
 
 namespace fp4scope {
 
-// What an element is scaled by.
-enum class Fp8Step : std::uint8_t {
-  kMultiply,        // fl(x * factor)
-  kDivide,          // fl(x / factor)
-  kMultiplyRounded  // dt(x * factor): rounded to the input's type before the cast
-};
-FP4SCOPE_HD constexpr Fp8Step fp8_step(const Fp8Options& o) {
-  switch (o.order) {
-    case Fp8Order::kTritonGroupDiv:
-    case Fp8Order::kVllmGroup:
-    case Fp8Order::kVllmToken:
-    case Fp8Order::kFbgemmCuda:
-      return o.div == Div::kTriton ? Fp8Step::kMultiply : Fp8Step::kDivide;
-    case Fp8Order::kTorchaoAffine:
-    case Fp8Order::kHfBlock:
-    case Fp8Order::kVerlDsv4:
-    case Fp8Order::kVllmKv:
-      return Fp8Step::kDivide;
-    case Fp8Order::kVllmTorchTensor:
-      return Fp8Step::kMultiplyRounded;
-    default:
-      return Fp8Step::kMultiply;
-  }
-}
-
-// What the cast does beyond the range. No scale lets a finite element come there by more than a
-// rounding; infinities do where a power-of-two scale is clamped to a finite one.
+// What the cast does beyond the range: with a scale or amax from outside, an upper bound, a nearest
+// power of two, or an infinity under a scale that was clamped to a finite one.
 enum class Fp8Cast : std::uint8_t {
   kSaturate,  // NaN has the code 0x7F
   kClamp,     // fmin(fmax()) of CUDA and Triton comes first: NaN becomes the largest value

@@ -10,7 +10,7 @@ namespace fp4scope {
 template <class L>
 struct Fp8Scale {
   typename L::F scale;   // x = code * scale
-  typename L::F factor;  // see fp8_step()
+  typename L::F factor;  // what fp8_step() multiplies with or divides by
 };
 
 // What the scale rules need beside the maximum.
@@ -19,6 +19,31 @@ struct Fp8Rules {
   float max;                // largest element
   const std::uint8_t* rcp;  // table of rcp~, null: correctly rounded
 };
+
+// What an element is scaled by.
+enum class Fp8Step : std::uint8_t {
+  kMultiply,        // fl(x * factor)
+  kDivide,          // fl(x / factor)
+  kMultiplyRounded  // dt(x * factor): rounded to the input's type before the cast
+};
+FP4SCOPE_HD constexpr Fp8Step fp8_step(const Fp8Options& o) {
+  switch (o.order) {
+    case Fp8Order::kTritonGroupDiv:
+    case Fp8Order::kVllmGroup:
+    case Fp8Order::kVllmToken:
+    case Fp8Order::kFbgemmCuda:
+      return o.div == Div::kTriton ? Fp8Step::kMultiply : Fp8Step::kDivide;
+    case Fp8Order::kTorchaoAffine:
+    case Fp8Order::kHfBlock:
+    case Fp8Order::kVerlDsv4:
+    case Fp8Order::kVllmKv:
+      return Fp8Step::kDivide;
+    case Fp8Order::kVllmTorchTensor:
+      return Fp8Step::kMultiplyRounded;
+    default:
+      return Fp8Step::kMultiply;
+  }
+}
 
 inline constexpr float kFp8ScaleFloor = 512.0f;  // vLLM and FBGEMM: no scale below 1/(max*512)
 
@@ -32,13 +57,12 @@ FP4SCOPE_HD constexpr typename L::F fp8_quotient(const Fp8Rules& r, typename L::
 // amax/448 of torch.
 template <class L>
 FP4SCOPE_HD constexpr typename L::F fp8_torch_scale(const Fp8Rules& r, typename L::F amax) {
-  if (r.options.scalar_div == ScalarDiv::kRcp) return amax * (1.0f / r.max);
-  return amax / r.max;
+  return scalar_divide<L>(r.options.scalar_div, amax, r.max);
 }
 // Maximum with a floor; NaN stays, as in torch. Maxima that ignore NaN have none here.
 template <class L>
 FP4SCOPE_HD constexpr typename L::F fp8_floor(typename L::F amax, float floor) {
-  return select(amax < floor, typename L::F{} + floor, amax);
+  return max_of(amax, typename L::F{} + floor);
 }
 // The power of two at or above a positive s; zero, Inf and NaN stay. 2^-127 is the only subnormal
 // power that matters (the bottom of E8M0).
@@ -118,21 +142,16 @@ FP4SCOPE_HD constexpr Fp8Scale<L> fp8_tilekernels_scale(const Fp8Rules& r, typen
   return {s, 1.0f / s};
 }
 
-// SGLang fp8_kernel.py: triton-group multiplies with 1/s, triton-group-div divides by s.
+// SGLang fp8_kernel.py: triton-group multiplies with 1/s, triton-group-div divides by s. vLLM
+// per_token_group_quant.cu has a second floor, on a power-of-two scale.
 template <class L>
-FP4SCOPE_HD constexpr Fp8Scale<L> fp8_triton_scale(const Fp8Rules& r, typename L::F amax) {
+FP4SCOPE_HD constexpr Fp8Scale<L> fp8_group_scale(const Fp8Rules& r, typename L::F amax) {
   using F = typename L::F;
   F s = fp8_quotient<L>(r, fp8_floor<L>(amax, 1e-10f), F{} + r.max);
-  if (r.options.scale_fmt != ScaleFmt::kF32) s = fp8_power_above<L>(s);
-  return {s, fp8_quotient<L>(r, F{} + 1.0f, s)};
-}
-
-// vLLM per_token_group_quant.cu.
-template <class L>
-FP4SCOPE_HD constexpr Fp8Scale<L> fp8_vllm_group_scale(const Fp8Rules& r, typename L::F amax) {
-  using F = typename L::F;
-  F s = fp8_quotient<L>(r, fp8_floor<L>(amax, 1e-10f), F{} + r.max);
-  if (r.options.scale_fmt != ScaleFmt::kF32) s = fp8_power_above<L>(fp8_floor<L>(s, 1e-10f));
+  if (r.options.scale_fmt != ScaleFmt::kF32) {
+    if (r.options.order == Fp8Order::kVllmGroup) s = fp8_floor<L>(s, 1e-10f);
+    s = fp8_power_above<L>(s);
+  }
   return {s, fp8_quotient<L>(r, F{} + 1.0f, s)};
 }
 
@@ -229,9 +248,9 @@ FP4SCOPE_HD constexpr bool fp8_propagates_nan(Fp8Order order) {
          order == Fp8Order::kHfBlock || order == Fp8Order::kVerlDsv4;
 }
 
-// amax: NaN where it propagates, otherwise of the elements that are numbers.
+// The scale with the factor of contracts that multiply.
 template <class L>
-FP4SCOPE_HD constexpr Fp8Scale<L> fp8_scale(const Fp8Rules& r, typename L::F amax) {
+FP4SCOPE_HD constexpr Fp8Scale<L> fp8_scale_and_inverse(const Fp8Rules& r, typename L::F amax) {
   using F = typename L::F;
   const Fp8Options& o = r.options;
   switch (o.order) {
@@ -248,25 +267,17 @@ FP4SCOPE_HD constexpr Fp8Scale<L> fp8_scale(const Fp8Rules& r, typename L::F ama
     case Fp8Order::kTilekernels:
       return fp8_tilekernels_scale<L>(r, amax);
     case Fp8Order::kTritonGroup:
-      return fp8_triton_scale<L>(r, amax);
-    case Fp8Order::kTritonGroupDiv: {
-      const Fp8Scale<L> s = fp8_triton_scale<L>(r, amax);
-      return o.div == Div::kTriton ? s : Fp8Scale<L>{s.scale, s.scale};
-    }
-    case Fp8Order::kVllmGroup: {
-      const Fp8Scale<L> s = fp8_vllm_group_scale<L>(r, amax);
-      return o.div == Div::kTriton ? s : Fp8Scale<L>{s.scale, s.scale};
-    }
+    case Fp8Order::kTritonGroupDiv:
+    case Fp8Order::kVllmGroup:
+      return fp8_group_scale<L>(r, amax);
     case Fp8Order::kSglGroup:
       return fp8_sgl_group_scale<L>(r, amax);
     case Fp8Order::kSglToken:
     case Fp8Order::kVllmTensor:
       return fp8_inverse_scale<L>(r, amax);
     case Fp8Order::kVllmToken:
-    case Fp8Order::kFbgemmCuda: {
-      const Fp8Scale<L> s = fp8_floored_scale<L>(r, amax);
-      return o.div == Div::kTriton ? s : Fp8Scale<L>{s.scale, s.scale};
-    }
+    case Fp8Order::kFbgemmCuda:
+      return fp8_floored_scale<L>(r, amax);
     case Fp8Order::kFbgemmTriton:
       return fp8_fbgemm_triton_scale<L>(r, amax);
     case Fp8Order::kTorchaoDyn:
@@ -283,6 +294,14 @@ FP4SCOPE_HD constexpr Fp8Scale<L> fp8_scale(const Fp8Rules& r, typename L::F ama
   }
   const F given = F{} + bit_cast<float>(o.g_bits);
   return {given, given};
+}
+
+// amax: NaN where it propagates, otherwise of the elements that are numbers.
+template <class L>
+FP4SCOPE_HD constexpr Fp8Scale<L> fp8_scale(const Fp8Rules& r, typename L::F amax) {
+  Fp8Scale<L> s = fp8_scale_and_inverse<L>(r, amax);
+  if (fp8_step(r.options) == Fp8Step::kDivide) s.factor = s.scale;
+  return s;
 }
 
 }  // namespace fp4scope

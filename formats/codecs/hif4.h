@@ -24,10 +24,9 @@
 // User-defined formats: FMAX is the largest element, emax the exponent of the element's largest
 // power of two, k the number of levels of bits (one or two), S the scale type.
 //   SF = BF16(fl(Vm * BF16(1/(FMAX * 2^k)))); E = S(SF) under e6m2=even|away, never below the
-//   smallest positive and never above the largest finite value of S. E8M0 rounds to the nearest
-//   power of two, the tie to the even code or up. R = BF16(1/E).
+//   smallest positive and never above the largest finite value of S. R = BF16(1/E).
 //   A bit with r levels below it is set when P >= 2^(emax + 1 + r). overflow=nan starts at the
-//   midpoint above the largest value (E8M0: 1.5 * 2^127), zero=ff below the smallest positive one.
+//   midpoint above the largest value, zero=ff below the smallest positive one.
 //   The NaN code (0xFF for E6M2) is all ones of S.
 #pragma once
 #include "formats/codecs/hif4_search.h"
@@ -171,13 +170,12 @@ FP4SCOPE_HD constexpr void hif4_encode_row(Hif4Options options, MinifloatSpec el
   using F = typename L::F;
   F a[64];
   U sign[64];
-  hif4_magnitudes<L>(options, 64, x, a, sign);
+  out.refused = hif4_magnitudes<L>(options, 64, x, a, sign);  // of this row
   hif4_codes<L>(options, element, 64, 4, square.scale, a, sign, square.shift[row / 4], random,
                 out.codes);
   out.scale = square.stored_scale;
   out.level2 = square.level2[row / 8];
   out.level3 = square.level3[row / 4];
-  out.refused = square.refused;
 }
 
 // Working arrays of a group of any shape: `a`, `sign` and `codes` have shape.block entries, `outer`
@@ -245,7 +243,7 @@ FP4SCOPE_HD constexpr typename L::F hif4_decode(MinifloatSpec element, typename 
 template <class L>
 FP4SCOPE_HD constexpr typename L::F hif4_decode_any(Hif4Shape shape, typename L::U code,
                                                     typename L::U scale, int level_bits) {
-  return decode<L>(shape.element, code) * pow2(level_bits) * hif4_scale_value<L>(shape, scale);
+  return decode<L>(shape.element, code) * pow2(level_bits) * decode<L>(shape.scale, scale);
 }
 
 // spec/hif4.md section 7 [V]: 64 times 2.0 gives E = 0xb9, all level bits set, codes 6.

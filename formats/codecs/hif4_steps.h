@@ -3,7 +3,6 @@
 // looks like; the named formats pass it as a literal, user-defined ones at run time.
 // Arrays are per lane: element i of every lane is x[i].
 #pragma once
-#include "formats/e8m0.h"
 #include "formats/minifloat.h"
 
 namespace fp4scope {
@@ -12,12 +11,11 @@ inline constexpr float kBf16Seventh = 0.142578125f;  // BF16(1/7) = 0x3E12
 
 struct Hif4Shape {
   MinifloatSpec element = kE1M2;
-  ScaleKind scale_kind = ScaleKind::kMinifloat;  // kMinifloat or kE8m0
-  MinifloatSpec scale = kE6M2;                   // meaningful for kMinifloat
-  int block = 64;                                // elements of a group
-  int outer = 8;                                 // elements per level-2 bit; 0: one level of bits
-  int inner = 4;                                 // elements per bit of the innermost level
-  float factor = kBf16Seventh;                   // SF = BF16(fl(Vm * factor))
+  MinifloatSpec scale = kE6M2;
+  int block = 64;               // elements of a group
+  int outer = 8;                // elements per level-2 bit; 0: one level of bits
+  int inner = 4;                // elements per bit of the innermost level
+  float factor = kBf16Seventh;  // SF = BF16(fl(Vm * factor))
 
   FP4SCOPE_HD constexpr int levels() const { return outer != 0 ? 2 : 1; }
   FP4SCOPE_HD constexpr int outer_bits() const { return outer != 0 ? block / outer : 0; }
@@ -26,12 +24,10 @@ struct Hif4Shape {
   FP4SCOPE_HD constexpr float inner_threshold() const { return pow2(element.max_exponent() + 1); }
   FP4SCOPE_HD constexpr float outer_threshold() const { return pow2(element.max_exponent() + 2); }
   FP4SCOPE_HD constexpr bool has_e6m2() const {
-    return scale_kind == ScaleKind::kMinifloat && scale.exponent_bits == 6 &&
-           scale.mantissa_bits == 2 && scale.bias == 48 && !scale.has_subnormals;
+    return scale.exponent_bits == 6 && scale.mantissa_bits == 2 && scale.bias == 48 &&
+           !scale.has_subnormals;
   }
-  FP4SCOPE_HD constexpr std::uint32_t nan_code() const {
-    return scale_kind == ScaleKind::kE8m0 ? 255u : scale.magnitude_mask();
-  }
+  FP4SCOPE_HD constexpr std::uint32_t nan_code() const { return scale.magnitude_mask(); }
 };
 
 // HiF4 and HiFX: widths 3 and 5 keep the scales, the factor and the thresholds of width 4.
@@ -63,31 +59,12 @@ FP4SCOPE_HD constexpr typename L::F e6m2_reciprocal(typename L::U code) {
   return bit_cast<F>(bits + (48u << 23) - ((code >> 2) << 23));
 }
 
-// Value of a scale code, NaN for the NaN code.
-template <class L>
-FP4SCOPE_HD constexpr typename L::F hif4_scale_value(Hif4Shape shape, typename L::U code) {
-  return shape.scale_kind == ScaleKind::kE8m0 ? e8m0_decode<L>(code) : decode<L>(shape.scale, code);
-}
-
 // R: BF16(1/value) of a finite scale code; by way of binary32, see hif4_factor().
 template <class L>
 FP4SCOPE_HD constexpr typename L::F hif4_reciprocal(Hif4Shape shape, typename L::U code) {
   using F = typename L::F;
   if (shape.has_e6m2()) return e6m2_reciprocal<L>(code);
-  return round_to_bf16<L>((F{} + 1.0f) / hif4_scale_value<L>(shape, code));
-}
-
-// Nearest power of two of sf >= 0 as E8M0: a tie goes to the even code or up; 0..254.
-template <class L>
-FP4SCOPE_HD constexpr typename L::U hif4_encode_e8m0(Rounding rounding, typename L::F sf) {
-  using U = typename L::U;
-  const U bits = bit_cast<U>(sf);
-  const U half = U{} + 0x00400000u;
-  const U normal = (bits + rounding_addend(rounding, half, (bits >> 23) & 1u)) >> 23;
-  // Below 2^-126 code 0 is 2^-127; the midpoint to code 1 is 1.5 * 2^-127.
-  const U first = U{} + (rounding == Rounding::kAway ? 0x00600000u : 0x00600001u);
-  const U tiny = select(bits >= first, U{} + 1u, U{});
-  return min_of(select(bits < 0x00800000u, tiny, normal), U{} + 254u);
+  return round_to_bf16<L>((F{} + 1.0f) / decode<L>(shape.scale, code));
 }
 
 // Product of a magnitude and the reciprocal at the precision of a contract. "Exact" is rounded to
@@ -168,17 +145,16 @@ FP4SCOPE_HD constexpr typename L::U hif4_scale_is_nan(Hif4Options options, Hif4S
                                                       typename L::F sf) {
   using U = typename L::U;
   const U one = U{} + 1u;
-  const bool is_e8m0 = shape.scale_kind == ScaleKind::kE8m0;
   U is_nan{};
   if (options.overflow == Hif4Overflow::kNan) {
     const std::uint32_t top = shape.scale.max_finite_code();
-    const float largest = is_e8m0 ? 0x1p127f : decode<Lane<1>>(shape.scale, top);
-    const float below = is_e8m0 ? 0.0f : decode<Lane<1>>(shape.scale, top - 1u);
+    const float largest = decode<Lane<1>>(shape.scale, top);
+    const float below = decode<Lane<1>>(shape.scale, top - 1u);
     is_nan = select(sf >= largest + (largest - below) * 0.5f, one, is_nan);
   }
   if (options.zero == Hif4Zero::kFf) {
     const std::uint32_t lowest = shape.scale.has_subnormals ? 1u : 0u;
-    is_nan = select(sf < (is_e8m0 ? 0x1p-127f : decode<Lane<1>>(shape.scale, lowest)), one, is_nan);
+    is_nan = select(sf < decode<Lane<1>>(shape.scale, lowest), one, is_nan);
   }
   return is_nan;
 }
@@ -201,12 +177,8 @@ FP4SCOPE_HD constexpr Hif4Scale<L> hif4_scale(Hif4Options options, Hif4Shape sha
   if (options.search == Hif4Search::kLevel1_3p5) sf = vm / 3.5f;
   sf = round_to_bf16<L>(sf);
   Hif4Scale<L> scale{};
-  if (shape.scale_kind == ScaleKind::kE8m0) {
-    scale.code = hif4_encode_e8m0<L>(options.e6m2, sf);
-  } else {
-    const std::uint32_t lowest = shape.scale.has_subnormals ? 1u : 0u;
-    scale.code = max_of(encode<L>(shape.scale, options.e6m2, sf), U{} + lowest);
-  }
+  const std::uint32_t lowest = shape.scale.has_subnormals ? 1u : 0u;
+  scale.code = max_of(encode<L>(shape.scale, options.e6m2, sf), U{} + lowest);
   scale.r = hif4_reciprocal<L>(shape, scale.code);
   scale.is_nan = hif4_scale_is_nan<L>(options, shape, sf);
   return scale;

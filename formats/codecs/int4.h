@@ -50,8 +50,7 @@ template <class L>
 FP4SCOPE_HD constexpr Int4Scale<L> int4_scale(const Int4Rules& r, typename L::F amax) {
   using F = typename L::F;
   const Int4Options& o = r.options;
-  const F divided =
-      o.scalar_div == ScalarDiv::kRcp ? amax * (1.0f / r.scale_div) : amax / r.scale_div;
+  const F divided = scalar_divide<L>(o.scalar_div, amax, r.scale_div);
   switch (o.order) {
     case Int4Order::kCtRtn: {
       F s = int4_stored<L>(r.kind, round_to_dtype<L>(o.dtype, divided));

@@ -81,7 +81,7 @@ FP4SCOPE_HD constexpr typename L::F mx_microx_torch(const MxPlan& p, typename L:
       U{} + static_cast<std::uint32_t>(static_cast<int>(kLog2Offset) + p.element.min_exponent());
   U exponent = log2_rounded<L>(Log2Rounding::kFloor, log2_parts<L>(magnitude));
   // Larger ones saturate whatever they are.
-  exponent = min_of(mx_raise_to<L>(least, exponent), U{} + (kLog2Offset + 64u));
+  exponent = min_of(max_of(least, exponent), U{} + (kLog2Offset + 64u));
   const U step_field = exponent - (kLog2Offset - 127u) - static_cast<std::uint32_t>(m);
   const F step = bit_cast<F>(step_field << 23), per_step = bit_cast<F>((254u - step_field) << 23);
   const F q = fmin_bound(bit_cast<F>(magnitude) * per_step, F{} + 0x1p20f);
@@ -207,7 +207,7 @@ FP4SCOPE_HD constexpr void mx_quantize_plain(const MxPlan& p, const typename L::
                                              MxBlock<L, kSize>& out) {
   using U = typename L::U;
   using F = typename L::F;
-  out.scale = mx_plain_byte<L>(p, false, mx_amax<L>(x, kSize));
+  out.scale = mx_plain_byte<L>(p, mx_amax<L>(x, kSize));
   out.refusal = U{};
   const auto is_nan_block = out.scale == 255u;
   const F inverse = e8m0_inverse<L>(select(is_nan_block, U{} + 127u, out.scale));

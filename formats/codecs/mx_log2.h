@@ -1,9 +1,10 @@
 // mx_log2.h: what rounding functions of a binary32 logarithm give, without a logarithm. Sources
 // that compute RN32(log2 x) and take its floor, ceiling or nearest integer are off by one close to
 // the steps (spec/mx.md section 2.1). For x = 2^k * (1 + f * 2^-23) the result is k or k + 1, and
-// the fraction f where it changes depends on k only through the spacing of binary32 at k, hence the
-// bit length of k (or of -k-1) picks one of nine thresholds. They are the least f for which the
-// definition, evaluated with 200 bits, gives k + 1; tests compare with recorded rows.
+// the fraction f where it changes depends on k only through the spacing of binary32 next to the
+// step, hence the bit length of k (or of -k-1) picks one of nine thresholds. They are the least f
+// for which the definition, evaluated with 200 bits, gives k + 1; tests compare with recorded rows
+// and, around every step of every binade, with the exact oracle.
 #pragma once
 #include "formats/lane.h"
 
@@ -72,8 +73,11 @@ FP4SCOPE_HD constexpr typename L::U log2_rounded(Log2Rounding rounding, Log2Part
     case Log2Rounding::kEven:
     case Log2Rounding::kAway: {
       // Around sqrt(2): where a logarithm that was rounded to k + 1/2 counts as above, and below.
-      const std::uint32_t up[9] = {0x3504f4, 0x3504f3, 0x3504f3, 0x3504f2, 0x3504f0,
-                                   0x3504ec, 0x3504e4, 0x3504d4, 0x3504b5};
+      // Length 0 is k = -1 under half to even, whose step -1/2 is met from the side where binary32
+      // is twice as coarse, and k = 0 under half away.
+      const std::uint32_t nearest_half = rounding == Log2Rounding::kEven ? 0x3504f3u : 0x3504f4u;
+      const std::uint32_t up[9] = {nearest_half, 0x3504f3, 0x3504f3, 0x3504f2, 0x3504f0,
+                                   0x3504ec,     0x3504e4, 0x3504d4, 0x3504b5};
       const std::uint32_t down[9] = {0x3504f4, 0x3504f4, 0x3504f5, 0x3504f6, 0x3504f8,
                                      0x3504fc, 0x350503, 0x350513, 0x350532};
       const U half_goes_up =

@@ -90,10 +90,6 @@ template <class U>
 FP4SCOPE_HD constexpr U mx_less(U a, U b) {
   return (a - b) >> 31;
 }
-template <class L>
-FP4SCOPE_HD constexpr typename L::U mx_raise_to(typename L::U floor, typename L::U v) {
-  return select(v < floor, floor, v);
-}
 
 // Rules on the exponent field and fraction of amax: E + kMxExponentOffset before emax is taken off.
 // Binary64 has no field that overflows.
@@ -125,7 +121,7 @@ template <class L>
 FP4SCOPE_HD constexpr typename L::U mx_byte_of_log2(typename L::U exponent, std::uint32_t emax) {
   using U = typename L::U;
   const U bottom = U{} + (kLog2Offset - 127u + emax);
-  return min_of(mx_raise_to<L>(bottom, exponent) - bottom, U{} + 255u);
+  return min_of(max_of(bottom, exponent) - bottom, U{} + 255u);
 }
 
 // Rules on a binary32 quotient or logarithm, each as its source computes it. Zero amax gives 0.
@@ -195,7 +191,7 @@ FP4SCOPE_HD constexpr typename L::U mx_exact_quotient_byte(const MxPlan& p, type
   const U raised = p.options.scale_rule == MxScaleRule::kDown6
                        ? exponent - select(fraction < divisor_fraction, one, U{})
                        : exponent + select(fraction > divisor_fraction, one, U{});
-  const U byte = min_of(mx_raise_to<L>(bottom, raised) - bottom, U{} + 255u);
+  const U byte = min_of(max_of(bottom, raised) - bottom, U{} + 255u);
   const bool has_field = p.options.scale_rule == MxScaleRule::kFieldUp ||
                          p.options.scale_rule == MxScaleRule::kTritonUp;
   return has_field ? max_of(byte, one) : byte;  // exponent field 0 with a fraction becomes 1
@@ -219,12 +215,18 @@ FP4SCOPE_HD constexpr typename L::U mx_finite_byte(const MxPlan& p, bool is_bina
     return mx_even_byte_f16<L>(p, amax.magnitude);
   const U raised = mx_field_exponent<L>(p, amax);
   const U bottom = U{} + (kMxExponentOffset + p.emax);
-  U byte = min_of(mx_raise_to<L>(bottom, raised) - bottom, U{} + 255u);
+  U byte = min_of(max_of(bottom, raised) - bottom, U{} + 255u);
   // In binary32 a carry into exponent field 255 is no number any more.
   if (o.scale_rule == MxScaleRule::kEven && !is_binary64) {
     byte = select(raised > kMxExponentOffset + 254u, U{} + 255u, byte);
   }
   return byte;
+}
+
+// What a scale above 2^127 becomes.
+template <class L>
+FP4SCOPE_HD constexpr typename L::U mx_topped(const MxPlan& p, typename L::U byte) {
+  return select(byte > 254u, typename L::U{} + (p.options.top == MxTop::kNan ? 255u : 254u), byte);
 }
 
 // The scales of contracts without refusals, flushing and quirks: torchao-*, ocp-floor-rne,
@@ -239,12 +241,9 @@ FP4SCOPE_HD constexpr bool mx_is_plain(const MxOptions& o) {
           (o.scale_rule == MxScaleRule::kRceil && o.scale_arith != MxScaleArith::kLog2));
 }
 template <class L>
-FP4SCOPE_HD constexpr typename L::U mx_plain_byte(const MxPlan& p, bool is_binary64,
-                                                  const MxAmax<L>& amax) {
+FP4SCOPE_HD constexpr typename L::U mx_plain_byte(const MxPlan& p, const MxAmax<L>& amax) {
   using U = typename L::U;
-  const U top = U{} + (p.options.top == MxTop::kNan ? 255u : 254u);
-  U byte = mx_finite_byte<L>(p, is_binary64, amax);
-  byte = select(byte > 254u, top, byte);
+  U byte = mx_topped<L>(p, mx_finite_byte<L>(p, false, amax));
   const std::uint32_t infinite = p.options.inf == MxInf::kNan ? 255u : 254u;
   byte = select(amax.is_inf != U{}, U{} + infinite, byte);
   if (p.options.nan == MxNan::kPropagate) {
@@ -267,8 +266,7 @@ FP4SCOPE_HD constexpr void mx_apply_inf(const MxPlan& p, typename L::U inf, MxSc
       break;
     case MxInf::kClamp: {
       const U largest = mx_finite_byte<L>(p, false, mx_amax_of_bits<L>(U{} + kFloatMaxBits, U{}));
-      const U top = U{} + (p.options.top == MxTop::kNan ? 255u : 254u);
-      s.byte = select(is_inf, select(largest > 254u, top, largest), s.byte);
+      s.byte = select(is_inf, mx_topped<L>(p, largest), s.byte);
       break;
     }
     case MxInf::kErase:
@@ -340,12 +338,11 @@ FP4SCOPE_HD constexpr MxScale<L> mx_scale(const MxPlan& p, bool is_binary64,
                               measured.is_nan);
   }
   if (o.amax_floor != 0) {
-    amax = mx_amax_of_bits<L>(mx_raise_to<L>(U{} + o.amax_floor, amax.magnitude), amax.is_nan);
+    amax = mx_amax_of_bits<L>(max_of(U{} + o.amax_floor, amax.magnitude), amax.is_nan);
   }
   const U scaled = U{} + static_cast<std::uint32_t>(MxMode::kScaled);
   const U no_codes = U{} + static_cast<std::uint32_t>(MxMode::kNanBlock);
-  MxScale<L> s{mx_finite_byte<L>(p, is_binary64, amax), scaled, U{}, F{}};
-  s.byte = select(s.byte > 254u, U{} + (o.top == MxTop::kNan ? 255u : 254u), s.byte);
+  MxScale<L> s{mx_topped<L>(p, mx_finite_byte<L>(p, is_binary64, amax)), scaled, U{}, F{}};
   const U is_zero = mx_less<U>(amax.magnitude, U{} + 1u);
   U all_zero{};  // 1: every code is +0, and a byte of 255 is not NaN's
   F inverse_below = F{};

@@ -188,10 +188,12 @@ FP4SCOPE_HD constexpr void nvfp4_choose(const Nvfp4Rules& r, const Nvfp4Row& row
                                         typename L::U* codes, typename L::U& refused) {
   using U = typename L::U;
   U other[kNvfp4MostElements];
+  U refused4{}, refused6{};  // an element without a code matters in the chosen candidate only
   const bool integer = r.options.int4_candidate;
-  c.error4 = nvfp4_try<L>(r, row, n, c.four, integer, x, other, refused);
-  c.error6 = nvfp4_try<L>(r, row, n, c.six, false, x, codes, refused);
+  c.error4 = nvfp4_try<L>(r, row, n, c.four, integer, x, other, refused4);
+  c.error6 = nvfp4_try<L>(r, row, n, c.six, false, x, codes, refused6);
   nvfp4_decide<L>(c);
+  refused = refused | blend(c.is_four, refused4, refused6);
   for (int i = 0; i < n; ++i) {
     codes[i] = blend(c.is_four, other[i], codes[i]) & ~c.is_zero;
   }

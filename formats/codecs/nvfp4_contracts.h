@@ -69,24 +69,19 @@ template <class T>
 FP4SCOPE_HD constexpr T clamped(T v, T least, T most) {
   return min_of(max_of(v, least), most);
 }
-// tensor / python_number (spec/scalars.md section 8).
-template <class L>
-FP4SCOPE_HD constexpr typename L::F scalar_divide(ScalarDiv how, typename L::F v, float number) {
-  return how == ScalarDiv::kExact ? v / number : v * (1.0f / number);
-}
 
 // --- outer scale ---
 
 // Section 3.1: 1 where amax is zero or the result is (amax = Inf). div is TransformerEngine's
 // kernel and ends at FLT_MAX; the others are expressions of Python callers, which give Inf.
 FP4SCOPE_HD constexpr float nvfp4_encode_scale(GRule rule, float amax, float top) {
-  // The partial-cast and row_cast_col kernels (3.2) look at the sign of amax only: NaN gives 1 and
-  // Inf the scale 0.
-  if (rule == GRule::kDivUnguarded) return amax > 0.0f ? fmin_bound(top / amax, kFloatMax) : 1.0f;
   if (amax == 0.0f) return 1.0f;
   float g = 0.0f;
   switch (rule) {
     case GRule::kDivUnguarded:
+      // The partial-cast and row_cast_col kernels (3.2) look at the sign of amax only: NaN gives 1
+      // and Inf the scale 0.
+      return amax > 0.0f ? fmin_bound(top / amax, kFloatMax) : 1.0f;
     case GRule::kDiv:
       g = fmin_bound(top / amax, kFloatMax);
       break;
@@ -117,7 +112,10 @@ FP4SCOPE_HD constexpr float nvfp4_flashinfer_row(const Nvfp4Rules& r, float amax
 // The outer scale of a tensor or row from the bits of its maximum.
 FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(const Nvfp4Rules& r, std::uint32_t amax_bits) {
   const Nvfp4Options& o = r.options;
-  const float amax = bit_cast<float>(o.has_amax ? o.amax_bits : amax_bits);
+  std::uint32_t bits = o.has_amax ? o.amax_bits : amax_bits;
+  // nan_to_num of spec/more.md 3: the largest finite number of BF16, the type of the weights.
+  if (o.finite_amax && bits == kInfBits) bits = 0x7f7f0000u;
+  const float amax = bit_cast<float>(bits);
   if (o.scale == OuterScale::kNone) return {amax, 1.0f};
   if (o.scale == OuterScale::kGiven) return {amax, bit_cast<float>(o.g_bits)};
   switch (o.order) {
@@ -176,8 +174,8 @@ FP4SCOPE_HD constexpr Nvfp4Row nvfp4_row(const Nvfp4Rules& r, Nvfp4Outer outer) 
 
 // --- block scale ---
 
-// MSLK _fp32_to_e8m0, even at one fraction bit: 2^23 times 3/4 of a fraction stays, more goes up.
-// Zero (whose power exp2 flushes) and what has no finite power become 1.
+// MSLK _fp32_to_e8m0, even at one fraction bit: a fraction of exactly 3/4 stays, a larger one goes
+// up. Zero (whose power exp2 flushes) and what has no finite power become 1.
 template <class L>
 FP4SCOPE_HD constexpr typename L::F nvfp4_mslk_power(typename L::F s) {
   using U = typename L::U;

@@ -80,8 +80,7 @@ FP4SCOPE_HD constexpr Nvfp4Element<L> nvfp4_element(const Nvfp4Rules& r, typenam
   if (o.order == Nvfp4Order::kFouroversix) y = select(inverse == F{}, F{}, y);
   if constexpr (L::kWidth == 1) {
     if (r.lut != nullptr) {
-      // NaN takes the code of the largest value, as the other elements do.
-      const std::uint32_t code = lut_encode(*r.lut, y == y ? y : kFloatMax);
+      const std::uint32_t code = lut_encode(*r.lut, y);
       return {code, r.lut->value[code]};
     }
   }

@@ -1,8 +1,7 @@
 // fp8.h: contracts of FP8 with binary32 or power-of-two scales (spec/more.md sections 2.1 and 6).
 // The stored scale decodes: x = code * scale. Rules that hold for every row:
-// the maximum ignores NaN unless the note says that it propagates (per tensor and per row it is
-// always ignored); a saturating or torch cast turns NaN into 0x7F; a clamp of CUDA or Triton turns
-// it into +448 first, a clamp of torch keeps it.
+// the maximum ignores NaN unless the note says that it propagates; a saturating or torch cast turns
+// NaN into 0x7F; a clamp of CUDA or Triton turns it into +448 first, a clamp of torch keeps it.
 #pragma once
 #include "formats/contracts/options.h"
 
@@ -40,7 +39,8 @@ inline constexpr Contract<Fp8Options> kFp8Contracts[] = {
      "overflows. scale-fmt=pow2 is the default of block scaling there. An amax of 0 or infinity "
      "has scale 1."},
     {"te-delayed", fp8_options(Fp8Order::kTeDelayed, kPerTensor), Ragged::kPad,
-     "TransformerEngine d0067d0d common/recipe/delayed_scaling.cu", Evidence::kRead, "", "", "",
+     "TransformerEngine d0067d0d common/recipe/delayed_scaling.cu", Evidence::kRead,
+     "more/fp8.json (the scales of te)", "", "",
      "amax gives the amax of the history; without it the tensor's own stands for it. Where it is 0 "
      "or not finite the source keeps its previous scale; here that is its initial value 1."},
     {"deepgemm", fp8_options(Fp8Order::kDeepgemm, kPerGroup128), Ragged::kPad,

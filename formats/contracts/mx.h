@@ -195,8 +195,7 @@ inline constexpr std::string_view kTorchaoVectors =
     "mx/mxfp4_blocks.json mx/mxfp8_mxfp6_blocks.json peers/peers.safetensors";
 inline constexpr std::string_view kMicroxSource = "microxcaling 7bc4195 mx/mx_ops.py _quantize_mx";
 inline constexpr std::string_view kMicroxVectors =
-    "mx/mxfp4_blocks.json mx/mxfp8_mxfp6_blocks.json mx/mxint8_blocks.json "
-    "mx/log2_pitfall.json peers/peers.safetensors";
+    "mx/mxfp4_blocks.json mx/mxfp8_mxfp6_blocks.json mx/log2_pitfall.json peers/peers.safetensors";
 inline constexpr std::string_view kFosSource = "fouroversix dadfad6 PyTorch backend, MXFP4";
 inline constexpr std::string_view kFosVectors = "mx/mxfp4_blocks.json peers/peers.safetensors";
 inline constexpr std::string_view kTritonSource =

@@ -57,6 +57,7 @@ constexpr Nvfp4Options nvfp4_options(Nvfp4Order order) {
 constexpr Nvfp4Options nvfp4_sglang() {
   Nvfp4Options o = nvfp4_options(Nvfp4Order::kFlashinfer);
   o.g_rule = GRule::kInvMul;
+  o.finite_amax = true;
   return o;
 }
 constexpr Nvfp4Options nvfp4_if4() {
@@ -75,7 +76,8 @@ inline constexpr NativeLayout kNvfp4Swizzled{.scales = ScaleLayout::k128x4};
 inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
     {"te", nvfp4_options(Nvfp4Order::kTe), Ragged::kError,
      "TransformerEngine d0067d0 transformer_engine/common/cast/nvfp4/core_nvfp4.cuh",
-     Evidence::kVerified, "nvfp4/cases.json nvfp4/global_scale.json nvfp4/near_ties_4over6.json",
+     Evidence::kVerified,
+     "nvfp4/cases.json nvfp4/global_scale.json (its g) nvfp4/near_ties_4over6.json (its choices)",
      "nvfp4"},
     {"te-fast", nvfp4_options(Nvfp4Order::kTeFast), Ragged::kError,
      "TransformerEngine d0067d0 transformer_engine/common/cast/nvfp4/core_nvfp4.cuh "
@@ -117,7 +119,9 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
     {"modelopt", nvfp4_options(Nvfp4Order::kModelopt), Ragged::kError,
      "Model-Optimizer a2fbac7 modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
      Evidence::kVerified, "nvfp4/cases.json", "nvfp4", "",
-     "g is the decode scale weight_scale_2; the code of a NaN element is inferred"},
+     "g is the decode scale weight_scale_2; the code of a NaN element is inferred, and so are "
+     "those "
+     "of an all-zero tensor, whose scale 0 gives 0/0"},
     {"modelopt-static", nvfp4_options(Nvfp4Order::kModeloptStatic), Ragged::kError,
      "Model-Optimizer a2fbac7 modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
      "(get_weights_scaling_factor_from_quantizer)",
@@ -132,10 +136,13 @@ inline constexpr Contract<Nvfp4Options> kNvfp4Contracts[] = {
     {"torchao", nvfp4_options(Nvfp4Order::kTorchao), Ragged::kError,
      "torchao 36027d8 torchao/prototype/mx_formats/nvfp4_tensor.py", Evidence::kVerified,
      "nvfp4/cases.json peers/peers.safetensors", "nvfp4", "",
-     "g is the decode scale per_tensor_scale; the code of a NaN element is inferred"},
+     "g is the decode scale per_tensor_scale; the code of a NaN element is inferred, and so are "
+     "those "
+     "of an all-zero tensor, whose scale 0 gives 0/0"},
     {"mlx-metal", nvfp4_options(Nvfp4Order::kMlxMetal), Ragged::kError,
      "MLX 846d176 mlx/backend/metal/kernels/fp_quantized.h", Evidence::kRead,
-     "more/mlx_sglang.json", "nvfp4"},
+     "more/mlx_sglang.json", "nvfp4", "",
+     "with an outer scale an all-zero tensor divides 0 by 0: scales 0x7e, codes 7"},
     {"mlx-cuda", nvfp4_options(Nvfp4Order::kMlxCuda), Ragged::kError,
      "MLX 846d176 mlx/backend/cuda/quantized/fp_quantize.cuh", Evidence::kRead,
      "more/mlx_sglang.json", "nvfp4", "",

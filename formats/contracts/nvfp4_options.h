@@ -69,6 +69,7 @@ struct Nvfp4Options {
   Ragged ragged = Ragged::kPad;
   bool int4_candidate = false;  // if4: INT4 elements instead of map-to-4, set by its contract alone
   std::uint32_t g_bits = 0;     // scale=given: binary32 bits of g, see OuterScale32
+  bool finite_amax = false;     // an infinite amax is 0x7f7f0000, set by sglang-online alone
   bool has_amax = false;        // `amax` was given and replaces the measured tensor amax
   std::uint32_t amax_bits = 0;
   // Whether two candidates compete in each block.

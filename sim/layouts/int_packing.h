@@ -20,8 +20,9 @@ void pack_dense(int bits, std::int64_t rows, std::int64_t cols, std::span<const 
 void unpack_dense(int bits, std::int64_t rows, std::int64_t cols,
                   std::span<const std::uint32_t> words, std::span<std::uint8_t> codes);
 
-// Dense along the rows: word m of column c holds rows 8m.. of it, [ceil(rows*bits/32), cols]. The
-// `weight_zero_point` of compressed-tensors and, with 4 bits, the GPTQ qweight [K/8, N].
+// Dense along the rows: word m of column c holds the codes of its rows from bit 32m on,
+// [ceil(rows*bits/32), cols]. The `weight_zero_point` of compressed-tensors and, with 4 bits, the
+// GPTQ qweight [K/8, N].
 void pack_dense_rows(int bits, std::int64_t rows, std::int64_t cols,
                      std::span<const std::uint8_t> codes, std::span<std::uint32_t> words);
 void unpack_dense_rows(int bits, std::int64_t rows, std::int64_t cols,

@@ -88,21 +88,4 @@ void unpack_nibbles(Nibbles order, std::int64_t rows, std::int64_t cols,
   });
 }
 
-void reorder_nibbles(Nibbles from, Nibbles to, std::int64_t rows, std::int64_t cols,
-                     std::span<const std::uint8_t> packed, std::span<std::uint8_t> out) {
-  const Sizes source = sizes_of(from, rows, cols), target = sizes_of(to, rows, cols);
-  require_entries(packed.size(), source.packed, "packed codes");
-  require_entries(out.size(), target.packed, "packed codes");
-  std::ranges::fill(out, std::uint8_t{0});
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::uint8_t* in_row = packed.data() + row * source.row_bytes;
-    std::uint8_t* out_row = out.data() + row * target.row_bytes;
-    for (std::int64_t i = 0; i < cols; ++i) {
-      const NibblePlace read = nibble_place(from, i), write = nibble_place(to, i);
-      const int code = in_row[read.byte] >> read.shift & 0xf;
-      out_row[write.byte] = static_cast<std::uint8_t>(out_row[write.byte] | code << write.shift);
-    }
-  }
-}
-
 }  // namespace fp4scope

@@ -45,8 +45,5 @@ void pack_nibbles(Nibbles order, std::int64_t rows, std::int64_t cols,
                   std::span<const std::uint8_t> codes, std::span<std::uint8_t> packed);
 void unpack_nibbles(Nibbles order, std::int64_t rows, std::int64_t cols,
                     std::span<const std::uint8_t> packed, std::span<std::uint8_t> codes);
-// The same codes in another order.
-void reorder_nibbles(Nibbles from, Nibbles to, std::int64_t rows, std::int64_t cols,
-                     std::span<const std::uint8_t> packed, std::span<std::uint8_t> out);
 
 }  // namespace fp4scope

@@ -41,8 +41,8 @@ constexpr LayoutInfo kLayouts[] = {
     {"carrier", "a6", "((line/16)*G + group)*64 + b/2*32 + (line%16)*2 + b%2",
      "Ascend A6, HIF4_A_ZZ and HIF4_B_NN", kRead},
 
-    {"blocks", "block_mxfp4", "17 bytes: E8M0, 16 nibble bytes split16", "ggml d99724f", kVerified},
-    {"blocks", "block_nvfp4", "36 bytes: 4 UE4M3, 32 nibble bytes split8", "ggml d99724f",
+    {"blocks", "block-mxfp4", "17 bytes: E8M0, 16 nibble bytes split16", "ggml d99724f", kVerified},
+    {"blocks", "block-nvfp4", "36 bytes: 4 UE4M3, 32 nibble bytes split8", "ggml d99724f",
      kVerified},
 
     {"pack", "ct", "word i/8, bits 4*(i%8), code q + 8", "compressed-tensors pack-quantized",
@@ -54,9 +54,10 @@ constexpr LayoutInfo kLayouts[] = {
     {"pack", "gptq", "word k/8, bits 4*(k%8), code q + z; zeros z - 1 (v1) or z (v2)", "GPTQ",
      kRead},
 
-    {"meta-layout", "linear", "r*2*ceil(U/2) + u", "exchange files", kVerified},
+    {"meta-layout", "linear", "r*2*ceil(U/2) + u", "exchange files", kRead},
     {"meta-layout", "torch",
-     "words in rows r/g*g + (r%8)*i + (r%g)/8, 2x2 blocks transposed, column pairs first",
+     "words in rows r/g*g + (r%8)*(g/8) + (r%g)/8, g = 32 (int8: 16), 2x2 blocks transposed, "
+     "column pairs first",
      "torch SparseSemiStructuredTensor, CUTLASS back end, 16-bit and int8", kVerified},
     {"meta-layout", "cslt-sm90/16",
      "r/64*64U + u/8*512 + (r%64)/16*128 + (r%8)*16 + (u%4)*4 + (u%8)/4*2 + (r%16)/8",

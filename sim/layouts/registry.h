@@ -1,5 +1,5 @@
-// registry.h: every layout of this folder as a row for people: `fp4scope formats` prints it. The
-// formulas are those of the headers, which hold them as code.
+// registry.h: every layout of this folder that has a formula, as a row for people: `fp4scope
+// formats` prints it. The formulas are those of the headers, which hold them as code.
 #pragma once
 #include <span>
 #include <string_view>

@@ -271,7 +271,7 @@ std::uint32_t Rules::code(const Scale& s, float x, const std::uint32_t* random) 
   return cast_saturating(element, n, Rounding::kEven);
 }
 
-// A torch maximum over a block; the amax of a tensor or row comes without NaN (OuterScale32).
+// A torch maximum; the amax of a tensor or row comes with its NaN (OuterScale32).
 bool propagates_nan(const Rules& rules) {
   switch (rules.options.order) {
     case Fp8Order::kDeepgemm:

@@ -4,6 +4,7 @@
 #include "sim/oracle/oracle_nvfp4.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "formats/hd.h"
 #include "sim/error.h"
@@ -24,6 +25,8 @@ struct Candidate {
   std::uint32_t byte = 0;
   float sf = 0;
   std::vector<std::vector<Nvfp4Rules::Element>> rows;
+  // Of the first element without a code. It counts if the candidate is taken; its error is NaN.
+  std::optional<RefusedInput> refusal;
 };
 
 // Largest magnitude, NaN ignored; bit patterns order like the values.
@@ -48,8 +51,13 @@ Candidate candidate(const Nvfp4Rules& rules, const OuterScale32& outer, const Bl
   for (std::size_t r = 0; r < block.rows.size(); ++r) {
     std::vector<Nvfp4Rules::Element> row;
     for (std::size_t i = 0; i < block.rows[r].size(); ++i) {
-      row.push_back(rules.encode(block.rows[r][i], divisor, grid, block.random[r][i],
-                                 block.first_row + static_cast<std::int64_t>(r)));
+      try {
+        row.push_back(rules.encode(block.rows[r][i], divisor, grid, block.random[r][i],
+                                   block.first_row + static_cast<std::int64_t>(r)));
+      } catch (const RefusedInput& e) {
+        if (!c.refusal) c.refusal = e;
+        row.push_back({0, from_bits32(0x7fc00000u)});
+      }
     }
     c.rows.push_back(std::move(row));
   }
@@ -132,6 +140,7 @@ Decision decide(const Nvfp4Rules& rules, const OuterScale32& outer, const Block&
   Decision d;
   if (!rules.options.is_adaptive()) {
     d.taken = candidate(rules, outer, block, bmax, Grid::kTop);
+    if (d.taken.refusal) throw *d.taken.refusal;
     return d;
   }
   const bool flashinfer = rules.options.order == Nvfp4Order::kFlashinfer ||
@@ -149,6 +158,7 @@ Decision decide(const Nvfp4Rules& rules, const OuterScale32& outer, const Block&
   d.errors[1] = error_of(rules, outer, block, six);
   d.choice = rules.machine.less(d.errors[0], d.errors[1]);  // a tie or NaN takes map-to-6
   d.taken = d.choice ? std::move(other) : std::move(six);
+  if (d.taken.refusal) throw *d.taken.refusal;
   if (rules.is_if4 && d.choice) d.taken.byte += 0x80;  // 5.3: the mark
   return d;
 }

@@ -66,7 +66,7 @@ class Nvfp4Rules {
   float top;           // largest element: 6; 7 for nvint4
   float mapped;        // q: what the static scale maps bmax to
   std::uint32_t m;
-  float top_m;  // 6 * M
+  float top_m;  // mapped * M: 6 * M, with static4 4 * M
 
   OuterScale32 outer(std::uint32_t amax_bits) const;
 

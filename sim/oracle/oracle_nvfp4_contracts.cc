@@ -136,15 +136,11 @@ float Nvfp4Rules::over_number(float a, float number) const {
 
 // Section 3.1 and the g-rule table.
 float Nvfp4Rules::encode_scale_of_tensor(float amax) const {
-  if (options.g_rule == GRule::kDivUnguarded) {  // 3.2: amax > 0 ? min(2688/amax, FMAX) : 1
-    const Number v = exact(amax);
-    return v.is_nan() || v.is_zero() ? kOne : min_number(div32(top_m, amax), kFmax);
-  }
   if (exact(amax).is_zero()) return kOne;
   float g = kOne;
   switch (options.g_rule) {
-    case GRule::kDivUnguarded:
-      break;
+    case GRule::kDivUnguarded:  // 3.2: amax > 0 ? min(2688/amax, FMAX) : 1
+      return is_nan32(amax) ? kOne : min_number(div32(top_m, amax), kFmax);
     case GRule::kDiv:
       g = min_number(div32(top_m, amax), kFmax);
       break;
@@ -175,17 +171,15 @@ float Nvfp4Rules::flashinfer_row_scale(float amax) const {
 OuterScale32 Nvfp4Rules::outer(std::uint32_t amax_bits) const {
   OuterScale32 outer;
   outer.amax = from_bits32(options.has_amax ? options.amax_bits : amax_bits);
+  // nan_to_num of more.md 3, for weights in BF16.
+  if (options.finite_amax && exact(outer.amax).is_infinite()) outer.amax = kBf16Max;
   outer.g = kOne;
   if (options.scale == OuterScale::kNone) return outer;
   if (options.scale == OuterScale::kGiven) {
     outer.g = from_bits32(options.g_bits);
     return outer;
   }
-  float amax = outer.amax;
-  // nan_to_num of more.md 3, for weights in BF16.
-  if (recipe.contract == "sglang-online" && exact(amax).is_infinite()) {
-    amax = outer.amax = kBf16Max;
-  }
+  const float amax = outer.amax;
   switch (options.order) {
     case Nvfp4Order::kFlashinfer:
     case Nvfp4Order::kFlashinferFast:

@@ -2,6 +2,7 @@
 // replace inputs. Nothing is lost and nothing half-written stays.
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/process.h"
@@ -16,6 +17,29 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a --format-file that no recipe uses is wrong usage, and one that is used goes with the file") {
+  TempDir folder;
+  const std::string toml = folder.file("formats.toml");
+  std::ofstream(toml) << "[[lut]]\nname = \"signs\"\nvalues = [-1.0, 1.0]\n";
+  const std::string sample =
+      (data_dir() / "sample" / "use_lite_slice.safetensors").string() + ":layers.1.attn_out.X";
+  const Result unused = run({"analyze", sample, "-r", "mxfp4", "--format-file", toml});
+  CHECK(unused.code == 2);
+  CHECK(unused.err.find("no recipe uses a name of it") != std::string::npos);
+  const std::string q = folder.file("q.safetensors"), d = folder.file("d.safetensors");
+  CHECK(
+      run({"quantize", sample, q, "-r", "custom:lut:signs/16:bf16", "--format-file", toml}).code ==
+      0);
+  CHECK(run({"dequantize", q, d}).code == 2);
+  CHECK(run({"dequantize", q, d, "--format-file", toml}).code == 0);
+}
+
+TEST_CASE("FP8 row scales of a transformed tensor") {
+  const std::string sample = (data_dir() / "sample" / "use_lite_slice.safetensors").string();
+  CHECK(run({"analyze", sample, "-r", "fp8:contract=te,gran=row,rht=16"}).code == 0);
+}
 
 TEST_CASE("a --rcp-table that no recipe uses is wrong usage, not ignored") {
   const std::string table = (data_dir() / "rcp" / "rcp_approx_h200.xz").string();

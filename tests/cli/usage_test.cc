@@ -125,6 +125,20 @@ TEST_CASE("the keys of formats NAME fit a terminal of 80 columns") {
   }
 }
 
+TEST_CASE("every name that formats lists can be looked up") {
+  const json out = json::parse(run({"formats", "--json"}).out);
+  int names = 0;
+  for (const json& row : out["results"]) {
+    if (row["kind"] == "backend") continue;
+    const std::string name = row["name"];
+    CAPTURE(name);
+    CHECK(run({"formats", name}).code == 0);
+    ++names;
+  }
+  CHECK(names > 100);
+  CHECK(run({"formats", "lut:nf4"}).code == 0);
+}
+
 TEST_CASE("formats lists formats, contracts, scalars and backends, also as JSON") {
   const Result text = run({"formats"});
   CHECK(text.code == 0);

@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "formats/lane.h"
+#include "tests/support/floats.h"
 
 namespace fp4scope::test {
 namespace {
 
 int printed = 0;
 constexpr int kMostPrinted = 12;
-
-bool same_value(float x, float y) {
-  const auto a = bit_cast<std::uint32_t>(x), b = bit_cast<std::uint32_t>(y);
-  return a == b || ((a & kMagnitudeMask) > kInfBits && (b & kMagnitudeMask) > kInfBits);
-}
 
 void print_hex(const char* label, const std::uint8_t* bytes, std::int64_t n) {
   std::printf("  %-12s", label);
@@ -60,11 +55,11 @@ Differences compare(const Backend& backend, const Recipe& recipe, const Tile& ti
       const auto block = static_cast<std::size_t>(row * w.blocks_per_row + b);
       if (!w.choices.empty()) here.choices += w.choices[block] != g.choices[block];
       for (std::size_t e = 2 * block; !w.errors.empty() && e < 2 * block + 2; ++e) {
-        here.choices += !same_value(w.errors[e], g.errors[e]);
+        here.choices += !same_float(w.errors[e], g.errors[e]);
       }
       for (std::int64_t i = 0; i < inside; ++i) {
         const auto at = static_cast<std::size_t>(row * w.cols + b * size + i);
-        here.values += !same_value(want.values[at], got.values[at]);
+        here.values += !same_float(want.values[at], got.values[at]);
       }
       d += here;
       if (here.total() == 0 || print == Print::kNothing || printed++ >= kMostPrinted) continue;
@@ -93,7 +88,7 @@ Differences compare(const Backend& backend, const Recipe& recipe, const Tile& ti
       print_hex("got codes", &g.codes[static_cast<std::size_t>(code_at)], size);
       for (std::int64_t i = 0; i < inside; ++i) {
         const auto at = static_cast<std::size_t>(row * w.cols + b * size + i);
-        if (same_value(want.values[at], got.values[at])) continue;
+        if (same_float(want.values[at], got.values[at])) continue;
         std::printf("  value %lld: want %08x, got %08x\n", static_cast<long long>(i),
                     bit_cast<std::uint32_t>(want.values[at]),
                     bit_cast<std::uint32_t>(got.values[at]));

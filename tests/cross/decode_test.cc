@@ -1,23 +1,21 @@
-// decode_test.cc: all scale bytes times all codes of every format through every backend and the
-// exact oracle. The sign bit of an NVFP4 scale byte means nothing: UE4M3 has seven bits
-// (spec/scalars.md section 1).
+// decode_test.cc: all bytes of one-byte scales times all codes of every format that has them,
+// through every backend and the exact oracle; HiF4 with patterns of its level bits. The sign bit of
+// an NVFP4 scale byte means nothing: UE4M3 has seven bits (spec/scalars.md section 1); that of if4
+// picks the grid.
 #include <doctest/doctest.h>
 
 #include <cstdio>
 #include <string>
 
 #include "tests/support/backends.h"
+#include "tests/support/floats.h"
 #include "tests/support/quantized.h"
+#include "tests/support/required_keys.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
 
 namespace {
-
-bool same_value(float x, float y) {
-  const auto a = bit_cast<std::uint32_t>(x), b = bit_cast<std::uint32_t>(y);
-  return a == b || ((a & kMagnitudeMask) > kInfBits && (b & kMagnitudeMask) > kInfBits);
-}
 
 std::vector<float> decoded(const Backend& backend, const Recipe& recipe, const QuantizedTile& tile,
                            std::span<const OuterScale32> outer) {
@@ -34,7 +32,7 @@ std::vector<float> check_decode(const Recipe& recipe, const QuantizedTile& tile,
   for (const Backend* backend : backends_for(recipe)) {
     const std::vector<float> got = decoded(*backend, recipe, tile, outer);
     for (std::size_t i = 0; i < want.size(); ++i) {
-      if (same_value(got[i], want[i])) continue;
+      if (same_float(got[i], want[i])) continue;
       if (++differing > 5) continue;
       const std::size_t cols = static_cast<std::size_t>(tile.cols);
       std::printf("DIFFERS %s on %s, row %zu, element %zu, code 0x%x: want %08x, got %08x\n",
@@ -60,19 +58,51 @@ QuantizedTile byte_rows(const Recipe& recipe, std::int64_t cols) {
   for (std::size_t i = 0; i < tile.scales.size(); ++i) {
     tile.scales[i] = static_cast<std::uint8_t>(i / bytes_per_row);
   }
+  for (std::size_t i = 0; i < tile.choices.size(); ++i) tile.choices[i] = tile.scales[i] >> 7;
   return tile;
 }
+// A row long enough for every code.
+QuantizedTile byte_rows(const Recipe& recipe) {
+  const std::int64_t codes = recipe.format.element.code_count(), block = recipe.format.block;
+  return byte_rows(recipe, (codes + block - 1) / block * block);
+}
+void check_blocks(const std::string& text) {
+  const Recipe recipe = parse_recipe(text);
+  REQUIRE(recipe.format.scale_bytes == 1);
+  const OuterScale32 none;
+  check_decode(recipe, byte_rows(recipe), {&none, 1}, text);
+}
+
+// Zero, the smallest and largest subnormal, the smallest normal, ordinary values with long
+// fractions, the largest, infinity.
+constexpr std::uint32_t kAmaxima[] = {0u,          1u,          0x007fffffu, 0x00800000u,
+                                      0x3f800000u, 0x40490fdbu, 0x477fe123u, kFloatMaxBits,
+                                      kInfBits};
 
 }  // namespace
 
 TEST_SUITE_BEGIN("cross");
 
 TEST_CASE("all E8M0 bytes times all codes of every MX element") {
-  for (const char* text : {"mxfp4", "mxfp6e2m3", "mxfp6e3m2", "mxfp8e4m3", "mxfp8e5m2"}) {
-    const Recipe recipe = parse_recipe(text);
-    const std::int64_t codes = recipe.format.element.code_count();
-    const OuterScale32 none;
-    check_decode(recipe, byte_rows(recipe, std::max<std::int64_t>(codes, 32)), {&none, 1}, text);
+  int formats = 0;
+  for (const FormatRow& row : all_formats()) {
+    if (row.family != Family::kMx) continue;
+    ++formats;
+    check_blocks(std::string(row.format.name));
+  }
+  CHECK(formats == 7);
+  // Contracts with other integer grids than the format's own.
+  for (const char* format : {"mxint8", "mxint4"}) {
+    for (const ContractInfo& c : contracts_of(Family::kMx, format)) {
+      check_blocks(std::string(format) + ":contract=" + std::string(c.name));
+    }
+  }
+}
+
+TEST_CASE("all E8M0 bytes times all codes of FP8, all E4M3 bytes times all codes of INT4") {
+  for (const char* text : {"fp8:scale-fmt=ue8m0", "fp8:scale-fmt=ue8m0,elem=e5m2",
+                           "int4:contract=rtp-llm", "int4:contract=rtp-llm-ct"}) {
+    check_blocks(text);
   }
 }
 
@@ -83,17 +113,14 @@ TEST_CASE(
         "nvfp4:scale=given,g=0x4469bd38", "nvfp4:scale=given,g=0x00000001",
         "nvfp4:scale=given,g=0x7f7fffff", "nvfp4:scale=given,g=0x4469bd38,amax=0x40380000"}) {
     const Recipe recipe = parse_recipe(text);
-    // Zero, the smallest and largest subnormal, the smallest normal, ordinary values with long
-    // fractions, the largest, infinity.
-    for (const std::uint32_t amax : {0u, 1u, 0x007fffffu, 0x00800000u, 0x3f800000u, 0x40490fdbu,
-                                     0x477fe123u, kFloatMaxBits, kInfBits}) {
+    for (const std::uint32_t amax : kAmaxima) {
       const OuterScale32 outer = oracle_backend().outer_scale(recipe, amax);
       char title[96];
       std::snprintf(title, sizeof title, recipe.needs_amax() ? "%s, amax %08x" : "%s", text, amax);
       const QuantizedTile tile = byte_rows(recipe, 16);
       const std::vector<float> values = check_decode(recipe, tile, {&outer, 1}, title);
       int signs = 0;
-      for (std::size_t i = 0; i < 128 * 16; ++i) signs += !same_value(values[i], values[i + 2048]);
+      for (std::size_t i = 0; i < 128 * 16; ++i) signs += !same_float(values[i], values[i + 2048]);
       CHECK_MESSAGE(signs == 0, title);
       if (!recipe.needs_amax()) break;  // the same for every amax
     }
@@ -105,6 +132,41 @@ TEST_CASE(
     outer.push_back(oracle_backend().outer_scale(rows, 0x3f800000u + row * 0x2781u));
   }
   check_decode(rows, byte_rows(rows, 16), outer, "nvfp4:scale=row");
+}
+
+TEST_CASE("all scale bytes times all codes of NVFP4, nvint4 and if4 under every contract") {
+  int recipes = 0;
+  for (const FormatRow& row : all_formats()) {
+    if (row.family != Family::kNvfp4) continue;
+    const bool is_if4 = row.format.name == "if4";
+    for (const ContractInfo& c : contracts_of(Family::kNvfp4, row.format.name)) {
+      const std::string text =
+          required_keys(std::string(row.format.name) + ":contract=" + std::string(c.name));
+      const Recipe recipe = parse_recipe(text);
+      const QuantizedTile tile = byte_rows(recipe);
+      REQUIRE(recipe.format.scale_bytes == 1);
+      REQUIRE((!is_if4 || !tile.choices.empty()));
+      ++recipes;
+      for (const std::uint32_t amax : kAmaxima) {
+        const OuterScale32 outer = oracle_backend().outer_scale(recipe, amax);
+        char title[96];
+        std::snprintf(title, sizeof title, "%s, amax %08x", text.c_str(), amax);
+        const std::vector<OuterScale32> outers(recipe.scales_rows() ? 256 : 1, outer);
+        const std::vector<float> values = check_decode(recipe, tile, outers, title);
+        std::size_t other_grid = 0;
+        for (std::size_t i = 0; i < values.size() / 2; ++i) {
+          other_grid += !same_float(values[i], values[i + values.size() / 2]);
+        }
+        if (!is_if4) {
+          CHECK_MESSAGE(other_grid == 0, title);  // the sign bit is idle
+        } else if (amax == 0x3f800000u) {
+          CHECK_MESSAGE(other_grid > 0, title);
+        }
+        if (!recipe.needs_amax()) break;
+      }
+    }
+  }
+  CHECK(recipes == 22);
 }
 
 TEST_CASE("all E6M2 bytes times level patterns times all codes of HiF4 in widths 3, 4 and 5") {

@@ -53,4 +53,21 @@ HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::in
   return hard;
 }
 
+HardTile one_block(const Recipe& recipe, const HardTile& hard, std::int64_t row,
+                   std::int64_t block) {
+  const std::int64_t size = recipe.format.block, rows = recipe.format.block_rows;
+  HardTile one;
+  for (std::int64_t r = row; r < row + rows; ++r) {
+    const std::int64_t first = r * hard.tile.stride + block * size;
+    one.f32.insert(one.f32.end(), hard.tile.f32 + first, hard.tile.f32 + first + size);
+    if (hard.tile.f64 != nullptr) {
+      one.f64.insert(one.f64.end(), hard.tile.f64 + first, hard.tile.f64 + first + size);
+    }
+  }
+  one.tile = {one.f32.data(), hard.tile.f64 != nullptr ? one.f64.data() : nullptr, rows, size,
+              size};
+  one.outer = {hard.outer[recipe.scales_rows() ? static_cast<std::size_t>(row) : 0]};
+  return one;
+}
+
 }  // namespace fp4scope::test

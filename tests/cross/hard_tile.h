@@ -21,5 +21,8 @@ struct HardTile {
 // unrelated one, since a block meets any tensor.
 HardTile hard_tile(BlockSource& source, const Recipe& recipe, Kind kind, std::int64_t rows,
                    bool binary64);
+// Block `block` of the rows from `row` on as a tile of its own, with the outer scale that it has.
+HardTile one_block(const Recipe& recipe, const HardTile& hard, std::int64_t row,
+                   std::int64_t block);
 
 }  // namespace fp4scope::test

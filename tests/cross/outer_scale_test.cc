@@ -10,6 +10,7 @@
 #include "tests/cross/hard_blocks.h"
 #include "tests/cross/recipes.h"
 #include "tests/support/backends.h"
+#include "tests/support/floats.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -24,20 +25,6 @@ std::vector<std::string> measuring_recipes() {
     return !recipe.has_outer() || !recipe.needs_amax();
   });
   return list;
-}
-
-bool is_same(float a, float b) {
-  const auto x = bit_cast<std::uint32_t>(a), y = bit_cast<std::uint32_t>(b);
-  return x == y || ((x & kMagnitudeMask) > kInfBits && (y & kMagnitudeMask) > kInfBits);
-}
-
-std::optional<Quantized> try_quantized(const Backend& backend, const Recipe& recipe,
-                                       const Tile& tile, std::span<const OuterScale32> outer) {
-  try {
-    return quantized(backend, recipe, tile, outer);
-  } catch (const RefusedInput&) {
-    return std::nullopt;
-  }
 }
 
 // Elements whose magnitudes are at most `amax`, which the first block has. Zero blocks, blocks of
@@ -76,7 +63,7 @@ TEST_CASE("every backend derives the outer scale as the exact oracle does") {
       for (const Backend* backend : backends_for(recipe)) {
         const OuterScale32 got = backend->outer_scale(recipe, amax);
         ++compared;
-        if (is_same(got.amax, want.amax) && is_same(got.g, want.g)) continue;
+        if (same_float(got.amax, want.amax) && same_float(got.g, want.g)) continue;
         if (++differing <= 5) {
           std::printf("DIFFERS %s on %s, amax %08x: want g %08x, got %08x\n", text.c_str(),
                       name_of(*backend).c_str(), amax, bit_cast<std::uint32_t>(want.g),

@@ -33,6 +33,14 @@ std::vector<std::string> contract_recipes() {
           required_keys(std::string(row.format.name) + ":contract=" + std::string(c.name)));
     }
   }
+  // Contracts that do not say which sign a zero result has refuse most blocks without it.
+  std::vector<std::string> signed_zeros;
+  for (const std::string& text : list) {
+    const Recipe recipe = parse_recipe(text);
+    if (recipe.family == Family::kMx && recipe.mx.zero_sign == ZeroSign::kRefuse)
+      signed_zeros.push_back(text + ",zero-sign=keep");
+  }
+  list.insert(list.end(), signed_zeros.begin(), signed_zeros.end());
   add_crossed(Family::kNvfp4,
               {"scale=row", "scale=none", "scale=given,g=0x45280000", "block=2d", "select=mae",
                "select=mse,metric=fast"},

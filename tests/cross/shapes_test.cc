@@ -14,20 +14,6 @@
 using namespace fp4scope;
 using namespace fp4scope::test;
 
-namespace {
-
-// Nothing where the recipe refuses the input.
-std::optional<Quantized> try_quantized(const Backend& backend, const Recipe& recipe,
-                                       const Tile& tile, std::span<const OuterScale32> outer) {
-  try {
-    return quantized(backend, recipe, tile, outer);
-  } catch (const RefusedInput&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
-
 TEST_SUITE_BEGIN("cross");
 
 TEST_CASE("every backend equals reference on awkward block counts, ragged tails and strides") {

@@ -16,6 +16,7 @@ namespace fp4scope {
 namespace {
 
 using test::available_backends;
+using test::bf16_floats;
 using test::Diff;
 using test::hex_bits;
 using test::hex_floats;
@@ -62,11 +63,6 @@ std::vector<float> repeat(const std::vector<float>& one) {
   for (int i = 0; i < 17; ++i) x.insert(x.end(), one.begin(), one.end());
   return x;
 }
-std::vector<float> bf16_values(const std::string& hex) {
-  std::vector<float> x;
-  for (const std::uint32_t w : hex_words(hex, 4)) x.push_back(bit_cast<float>(w << 16));
-  return x;
-}
 
 struct Diffs {
   Diff meta, codes, values;
@@ -87,7 +83,7 @@ TEST_CASE("HiF4 groups equal the recorded groups under gcc, amct and a6") {
     Diffs diffs(*backend, "hif4/groups.json");
     std::size_t rows = 0;
     for (const auto& group : json["groups"]) {
-      const std::vector<float> x = repeat(bf16_values(group["x_bf16"]));
+      const std::vector<float> x = repeat(bf16_floats(group["x_bf16"]));
       for (const auto& [text, want] : group["out"].items()) {
         const Result r = quantized(*backend, parse_recipe(text), x, 1, 17 * 64);
         for (std::size_t b = 0; b < 17; ++b) {
@@ -168,7 +164,7 @@ TEST_CASE("dot products of encoded groups equal dot.json, as integers and as val
   const auto groups = load_golden("hif4/groups.json");
   const auto json = load_golden("hif4/dot.json");
   std::map<std::string, std::vector<float>> inputs;
-  for (const auto& group : groups["groups"]) inputs[group["name"]] = bf16_values(group["x_bf16"]);
+  for (const auto& group : groups["groups"]) inputs[group["name"]] = bf16_floats(group["x_bf16"]);
   for (const Backend* backend : available_backends()) {
     Diff integers(label(*backend, "hif4/dot.json integers")),
         values(label(*backend, "hif4/dot.json values")),

@@ -11,6 +11,7 @@
 #include "formats/codecs/fp8.h"
 #include "sim/backend.h"
 #include "sim/error.h"
+#include "sim/oracle/exact_format.h"
 #include "sim/recipe.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
@@ -112,7 +113,7 @@ TEST_CASE("FP8: a 128x128 block has one scale, written on each of its rows") {
         for (std::int64_t k = b * 128; k < std::min(kCols, b * 128 + 128); ++k) {
           const auto at = static_cast<std::size_t>(r * kCols + k);
           const std::uint8_t code = q.tile.codes[static_cast<std::size_t>(r * 384 + k)];
-          const float decoded = decode<Lane<1>>(kE4M3, code) * want;
+          const float decoded = oracle::round32(oracle::value(kE4M3, code)) * want;
           values.compare(bit_cast<std::uint32_t>(q.values[at]), bit_cast<std::uint32_t>(decoded),
                          where);
           // Half a step of E4M3 (three fraction bits) is at most 1/16 of the value, or 2^-10 units.
@@ -154,7 +155,7 @@ TEST_CASE("FP8: vllm-tensor on an all-zero tensor, spec/more.md 2.4") {
 TEST_CASE("FP8: the product of vllm-torch-tensor is rounded to BF16 before the cast") {
   // S = bf16(bf16(1/amax) * 448), code = E4M3(bf16(x * S)), one operation after the other.
   const Recipe recipe = parse_recipe("fp8:contract=vllm-torch-tensor");
-  const auto bf16 = [](float v) { return round_to_bf16<Lane<1>>(v); };
+  const auto bf16 = [](float v) { return oracle::round_bf16(v); };
   std::vector<float> x(4096);
   generate(Distribution::kNormal, 9, 0, 100.0f, x);
   for (float& v : x) v = bf16(v);
@@ -166,7 +167,9 @@ TEST_CASE("FP8: the product of vllm-torch-tensor is rounded to BF16 before the c
     const Quantized q = quantized(*backend, recipe, x, 1, std::ssize(x));
     CHECK(q.outer.at(0).g == 1.0f / s);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const auto code_of = [](float y) { return encode<Lane<1>>(kE4M3, Rounding::kEven, y); };
+      const auto code_of = [](float y) {
+        return oracle::cast_saturating(kE4M3, oracle::exact(y), Rounding::kEven);
+      };
       codes.compare(q.tile.codes[i], code_of(bf16(x[i] * s)), std::to_string(i));
       matters += code_of(bf16(x[i] * s)) != code_of(x[i] * s);
     }
@@ -219,7 +222,7 @@ TEST_CASE("INT4: NaN and infinity are refused with their row") {
 TEST_CASE("INT4: rtp-llm stores the BF16 scale of a checkpoint as E4M3 and keeps the codes") {
   std::vector<float> w(64 * 64);
   generate(Distribution::kNormal, 5, 0, 0.02f, w);
-  for (float& v : w) v = round_to_bf16<Lane<1>>(v);
+  for (float& v : w) v = oracle::round_bf16(v);
   const Recipe checkpoint = parse_recipe("int4:contract=skyrl,scale-div=7,qmin=-7");
   const Recipe loaded = parse_recipe("int4:contract=rtp-llm-ct");
   for (const Backend* backend : backends_for(loaded)) {
@@ -232,7 +235,8 @@ TEST_CASE("INT4: rtp-llm stores the BF16 scale of a checkpoint as E4M3 and keeps
       const std::uint32_t bf16 =
           a.tile.scales[2 * i] | static_cast<std::uint32_t>(a.tile.scales[2 * i + 1]) << 8;
       const float scale = bit_cast<float>(bf16 << 16);
-      diff.compare(b.tile.scales[i], encode<Lane<1>>(kE4M3, Rounding::kEven, scale),
+      diff.compare(b.tile.scales[i],
+                   oracle::cast_saturating(kE4M3, oracle::exact(scale), Rounding::kEven),
                    std::to_string(i));
     }
     diff.check();

@@ -9,6 +9,7 @@
 
 #include "formats/codecs/fp8.h"
 #include "sim/backend.h"
+#include "sim/oracle/exact_format.h"
 #include "sim/recipe.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
@@ -19,12 +20,6 @@ using namespace fp4scope::test;
 using nlohmann::json;
 
 namespace {
-
-std::vector<float> bf16_values(const std::string& hex) {
-  std::vector<float> values;
-  for (const std::uint32_t w : hex_words(hex, 4)) values.push_back(bit_cast<float>(w << 16));
-  return values;
-}
 
 // Stored block scales as binary32 patterns, decoded here and not by the library.
 std::vector<std::uint32_t> stored_scales(const Recipe& recipe, const Quantized& q) {
@@ -64,6 +59,14 @@ std::vector<std::uint32_t> stored_scales(const Recipe& recipe, const Quantized& 
   return scales;
 }
 
+// By the definition of the formats.
+float value_of(MinifloatSpec spec, std::uint32_t code) {
+  return oracle::round32(oracle::value(spec, code));
+}
+float value_of_e8m0(std::uint32_t byte) {
+  return oracle::round32(oracle::value_e8m0(byte));
+}
+
 int signed_nibble(std::uint8_t code) {
   return code < 8 ? code : code - 16;
 }
@@ -76,7 +79,7 @@ Fp8Options options_of(const std::string& recipe) {
 
 TEST_CASE("INT4: scales, codes and values of every recorded case") {
   const json file = load_golden("more/int4.json");
-  const std::vector<float> w = bf16_values(file.at("w"));
+  const std::vector<float> w = bf16_floats(file.at("w"));
   const std::int64_t rows = file.at("shape")[0], cols = file.at("shape")[1];
   REQUIRE(std::ssize(w) == rows * cols);
   REQUIRE(file.at("cases").size() == 8);
@@ -118,7 +121,7 @@ TEST_CASE("INT4: scales, codes and values of every recorded case") {
 
 TEST_CASE("FP8: scales and codes of every recorded case") {
   const json file = load_golden("more/fp8.json");
-  const std::vector<float> x = bf16_values(file.at("x"));
+  const std::vector<float> x = bf16_floats(file.at("x"));
   const std::int64_t rows = file.at("shape")[0], cols = file.at("shape")[1];
   REQUIRE(std::ssize(x) == rows * cols);
   REQUIRE(file.at("cases").size() == 20);
@@ -142,7 +145,7 @@ TEST_CASE("FP8: scales and codes of every recorded case") {
           const std::uint32_t want = want_code[static_cast<std::size_t>(r * cols + i)];
           code.compare(q.tile.codes[static_cast<std::size_t>(r * q.tile.padded_cols + i)], want,
                        where);
-          const float decoded = decode<Lane<1>>(kE4M3, want) * bit_cast<float>(want_scale[row]);
+          const float decoded = value_of(kE4M3, want) * bit_cast<float>(want_scale[row]);
           value.compare_float(
               bit_cast<std::uint32_t>(q.values[static_cast<std::size_t>(r * cols + i)]),
               bit_cast<std::uint32_t>(decoded), where);
@@ -244,9 +247,8 @@ TEST_CASE("FP8: the DeepSeek-V4 cast of FP4 to FP8 is lossless up to the sign of
     const std::uint32_t byte = bytes[i / 32];
     const std::uint32_t got = dsv4_element<Lane<1>>(fp4[i], byte, out);
     code.compare(got, want[i], "element " + std::to_string(i));
-    const float before =
-        decode<Lane<1>>(kE2M1, fp4[i] == 8 ? 0u : fp4[i]) * pow2(static_cast<int>(byte) - 127);
-    const float after = decode<Lane<1>>(kE4M3, got) * pow2(static_cast<int>(out) - 127);
+    const float before = value_of(kE2M1, fp4[i] == 8 ? 0u : fp4[i]) * value_of_e8m0(byte);
+    const float after = value_of(kE4M3, got) * value_of_e8m0(out);
     value.compare(bit_cast<std::uint32_t>(after), bit_cast<std::uint32_t>(before),
                   "element " + std::to_string(i));
   }

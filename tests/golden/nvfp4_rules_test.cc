@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/minifloat.h"
+#include "formats/scalars.h"
 #include "sim/element.h"
+#include "sim/oracle/exact_format.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
@@ -16,7 +17,6 @@ namespace {
 
 using test::available_backends;
 using test::Diff;
-using test::hex_words;
 using test::load_golden;
 using test::quantized;
 
@@ -26,9 +26,8 @@ std::string label(const Backend& b, const std::string& what) {
 
 // The recorded tensor randn_bf16, [32, 128].
 std::vector<float> randn() {
-  std::vector<float> x;
-  const auto json = load_golden("nvfp4/inputs.json")["inputs"]["randn_bf16"];
-  for (const std::uint32_t w : hex_words(json["bf16"], 4)) x.push_back(bit_cast<float>(w << 16));
+  std::vector<float> x =
+      test::bf16_floats(load_golden("nvfp4/inputs.json")["inputs"]["randn_bf16"]["bf16"]);
   REQUIRE(x.size() == 32 * 128);
   return x;
 }
@@ -118,7 +117,7 @@ TEST_CASE("scaled_magnitude rounds to the stored code under every contract") {
         const double magnitude =
             scaled_magnitude(recipe, got.outer[0], &got.tile.scales[i / 16], choice,
                              static_cast<int>(i % 16), static_cast<double>(x[i]));
-        diff.compare(encode<Lane<1>>(kE2M1, Rounding::kEven, static_cast<float>(magnitude)),
+        diff.compare(oracle::cast_saturating(kE2M1, oracle::exact(magnitude), Rounding::kEven),
                      got.tile.codes[i] & 7u, text + " " + std::to_string(i));
       }
       ++recipes;

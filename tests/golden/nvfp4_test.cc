@@ -6,7 +6,8 @@
 #include <set>
 #include <string>
 
-#include "formats/minifloat.h"
+#include "formats/codecs/nvfp4_contracts.h"
+#include "sim/oracle/dyadic.h"
 #include "sim/quantized_tensor.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
@@ -16,8 +17,10 @@ namespace fp4scope {
 namespace {
 
 using test::available_backends;
+using test::bf16_floats;
 using test::Diff;
 using test::hex_bits;
+using test::hex_float;
 using test::hex_floats;
 using test::hex_words;
 using test::load_golden;
@@ -26,12 +29,6 @@ using test::quantized;
 
 std::string label(const Backend& b, const std::string& what) {
   return std::string(b.name()) + " " + what;
-}
-
-std::vector<float> bf16_values(const std::string& text) {
-  std::vector<float> x;
-  for (const std::uint32_t w : hex_words(text, 4)) x.push_back(bit_cast<float>(w << 16));
-  return x;
 }
 
 struct Input {
@@ -48,7 +45,7 @@ std::map<std::string, Input> load_inputs() {
     in.rows = t["rows"];
     in.cols = t["cols"];
     const bool is_bf16 = t.contains("bf16");
-    in.x = is_bf16 ? bf16_values(t["bf16"]) : hex_floats(t["f32"]);
+    in.x = is_bf16 ? bf16_floats(t["bf16"]) : hex_floats(t["f32"]);
     in.source = is_bf16 ? SourceType::kBf16 : SourceType::kF32;
     REQUIRE(static_cast<std::int64_t>(in.x.size()) == in.rows * in.cols);
   }
@@ -145,7 +142,7 @@ void compare_case(const nlohmann::json& c, const nlohmann::json& blobs, const In
   const std::vector<float> decoded = dequantize(whole, backend);
   REQUIRE(want.size() == decoded.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const float v = is_bf16 ? round_to_bf16<Lane<1>>(decoded[i]) : decoded[i];
+    const float v = is_bf16 ? oracle::round_bf16(decoded[i]) : decoded[i];
     d.values.compare_float(bit_cast<std::uint32_t>(v), is_bf16 ? want[i] << 16 : want[i],
                            where + " value " + std::to_string(i));
   }
@@ -207,7 +204,7 @@ TEST_CASE("near ties of the adaptive choice: both metrics, their errors and choi
         errors(label(*backend, "near_ties_4over6 errors"));
     for (const auto& c : json["cases"]) {
       // One block repeated 17 times: full panels of lanes and the scalar tail.
-      const std::vector<float> one = bf16_values(c["x_bf16"]);
+      const std::vector<float> one = bf16_floats(c["x_bf16"]);
       std::vector<float> x;
       for (int i = 0; i < 17; ++i) x.insert(x.end(), one.begin(), one.end());
       const Tile tile{x.data(), nullptr, 1, 17 * 16, 17 * 16};
@@ -252,6 +249,23 @@ TEST_CASE("the NVFP4 outer scale follows global_scale.json for M = 448 and 256")
     }
     diff.check();
   }
+}
+
+TEST_CASE("1/g and g/6 of a row are those of global_scale.json") {
+  Nvfp4Rules rules;
+  rules.options = parse_recipe("nvfp4").nvfp4;
+  rules.element = kE2M1;
+  rules.element_max = 6.0f;
+  Diff inverse("nvfp4/global_scale.json inv_g_448"), sixth("nvfp4/global_scale.json g_sixth_448");
+  const auto json = load_golden("nvfp4/global_scale.json");
+  for (const auto& c : json["cases"]) {
+    const std::string amax = c["amax"];
+    const Nvfp4Row row = nvfp4_row(rules, {hex_float(amax), hex_float(c["g_448"])});
+    inverse.compare(bit_cast<std::uint32_t>(row.g_inverse), hex_bits(c["inv_g_448"]), amax);
+    sixth.compare(bit_cast<std::uint32_t>(row.k), hex_bits(c["g_sixth_448"]), amax);
+  }
+  inverse.check();
+  sixth.check();
 }
 
 TEST_CASE("MLX scales and codes, SGLang outer scales and its example") {
@@ -299,11 +313,12 @@ TEST_CASE("MLX scales and codes, SGLang outer scales and its example") {
     }
     CHECK(rows == 2);
     const auto& w = sglang["example"];
-    const std::vector<float> x = bf16_values(w["w"]);
+    const std::vector<float> x = bf16_floats(w["w"]);
     const auto got = quantized(*backend, parse_recipe("nvfp4:contract=sglang"), x, 2, 32);
     const auto want_sf = hex_words(w["sf"], 2), want_codes = hex_words(w["codes"], 1);
     REQUIRE(want_sf.size() == 4);
     REQUIRE(want_codes.size() == 64);
+    example.compare(bit_cast<std::uint32_t>(got.outer.at(0).g), hex_bits(w["g"]), "g");
     for (std::size_t i = 0; i < 4; ++i) example.compare(got.tile.scales[i], want_sf[i], "scale");
     for (std::size_t i = 0; i < 64; ++i) example.compare(got.tile.codes[i], want_codes[i], "code");
     for (const Diff* d : {&scales, &codes, &outer, &example}) d->check();

@@ -1,38 +1,35 @@
 // transforms_test.cc: the random Hadamard transform and stochastic rounding against the recorded
 // vectors: nvfp4/rht16.json (64 vectors, both sums, with and without signs), scalars/philox_sr.json
-// (words of the generator, soft_sr rows of the element cast).
+// (words of the generator, soft_sr rows of the element cast); sums of far exponents against exact
+// ones.
 #include "sim/transforms.h"
 
 #include <string>
 
 #include "formats/hadamard.h"
 #include "formats/minifloat.h"
+#include "sim/oracle/dyadic.h"
 #include "tests/support/vectors.h"
 
 namespace fp4scope {
 namespace {
 
+using test::bf16_floats;
 using test::Diff;
 using test::hex_bits;
 using test::hex_float;
 using test::hex_words;
 using test::load_golden;
 
-std::vector<float> bf16_values(const std::string& hex) {
-  std::vector<float> x;
-  for (const std::uint32_t w : hex_words(hex, 4)) x.push_back(bit_cast<float>(w << 16));
-  return x;
-}
-
 TEST_CASE("rht=16 equals rht16.json with and without signs, under both sums") {
   const auto json = load_golden("nvfp4/rht16.json");
-  const std::vector<float> x = bf16_values(json["x_bf16"]);
+  const std::vector<float> x = bf16_floats(json["x_bf16"]);
   REQUIRE(x.size() == 64 * 16);
   for (const char* sum : {"mma-f32", "seq"}) {
     for (const auto& [signs, key] : {std::pair{"fixed", "y_bf16"}, {"none", "y_nosign_bf16"}}) {
       const Recipe recipe =
           parse_recipe(std::string("nvfp4:rht=16,rht-signs=") + signs + ",rht-sum=" + sum);
-      const std::vector<float> want = bf16_values(json[key]);
+      const std::vector<float> want = bf16_floats(json[key]);
       REQUIRE(want.size() == x.size());
       Diff diff(std::string("nvfp4/rht16.json ") + signs + " " + sum);
       // As 64 rows of one group and as 4 rows of 16 groups.
@@ -65,6 +62,46 @@ TEST_CASE("the matrix of size 16 is R of rht16.json") {
           4;
       diff.compare(bit_cast<std::uint32_t>(y[j]), bit_cast<std::uint32_t>(want),
                    std::to_string(i) + " " + std::to_string(j));
+    }
+  }
+  diff.check();
+}
+
+// Element 0 without signs: a quarter of the exact sum, rounded once, for n = 16 (spec/nvfp4.md
+// 3.5), otherwise the rounded sum times fl(1/sqrt(n)).
+float exact_first(int n, const std::vector<float>& x) {
+  oracle::Dyadic sum;
+  for (const float v : x) {
+    const oracle::Number e = oracle::exact(v);
+    sum = e.negative ? sum - e.magnitude : sum + e.magnitude;
+  }
+  oracle::Number total;
+  total.negative = sum.sign() < 0;
+  total.magnitude = total.negative ? oracle::Dyadic() - sum : sum;
+  if (n == 16) {
+    total.magnitude = total.magnitude.scaled(-2);
+    return oracle::round32(total);
+  }
+  const float factor = bit_cast<float>(n == 32 ? 0x3e3504f3u : n == 64 ? 0x3e000000u : 0x3db504f3u);
+  return oracle::mul32(oracle::round32(total), factor);
+}
+
+TEST_CASE("sums by butterflies and by long addition are exact at every spread of exponents") {
+  Diff diff("rht=16..128 of values 2^20 to 2^89 apart");
+  for (const int n : {16, 32, 64, 128}) {
+    for (int k = 20; k < 90; ++k) {
+      const float large = bit_cast<float>(static_cast<std::uint32_t>(127 + k) << 23 | 0x7fffffu);
+      std::vector<float> x(static_cast<std::size_t>(n), large);
+      x[0] = 0x1.000002p0f;
+      for (const bool alternates : {false, true}) {
+        if (alternates) {
+          for (std::size_t i = 1; i < x.size(); i += 2) x[i] = -x[i];
+        }
+        std::vector<float> y(x.size());
+        hadamard(n, hadamard_signs(1), RhtSum::kMmaF32, x.data(), y.data());
+        diff.compare(bit_cast<std::uint32_t>(y[0]), bit_cast<std::uint32_t>(exact_first(n, x)),
+                     std::to_string(n) + " 2^" + std::to_string(k));
+      }
     }
   }
   diff.check();

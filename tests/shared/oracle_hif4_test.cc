@@ -8,6 +8,7 @@
 
 #include "sim/backend.h"
 #include "tests/shared/oracle_runs.h"
+#include "tests/shared/peers.h"
 #include "tests/support/vectors.h"
 
 using namespace fp4scope;
@@ -32,9 +33,9 @@ void compare_group(Diff& diff, const std::string& text, const std::string& name,
   diff.compare(got.tile.scales[2] | static_cast<std::uint32_t>(got.tile.scales[3]) << 8,
                bits_lsb_first(e16), where + " e16");
   const bool wide = want.contains("codes");
-  compare_all(diff, words(got.tile.codes),
-              hex_words(wide ? want["codes"] : want["nibbles"], wide ? 2 : 1), where + " code");
-  compare_values(diff, got.values, hex_words(want["dq"], 8), where + " value");
+  compare_words(diff, words(got.tile.codes),
+                hex_words(wide ? want["codes"] : want["nibbles"], wide ? 2 : 1), where + " code");
+  compare_floats(diff, bits_of(got.values), hex_words(want["dq"], 8), where + " value");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "sim/backend.h"
+#include "sim/oracle/dyadic.h"
 #include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
@@ -18,12 +19,6 @@ using nlohmann::json;
 namespace {
 
 constexpr std::uint32_t kNegativeZero = 0x80000000u;
-
-std::vector<float> widened_bf16(const std::string& hex) {
-  std::vector<float> x;
-  for (const std::uint32_t w : hex_words(hex, 4)) x.push_back(bit_cast<float>(w << 16));
-  return x;
-}
 
 // The stored scale as binary32, from its bytes in the layout of BlockFormat::scale_bytes.
 float stored_scale(const Recipe& recipe, const std::uint8_t* bytes) {
@@ -64,7 +59,7 @@ float stored_scale(const Recipe& recipe, const std::uint8_t* bytes) {
 TEST_CASE("INT4: scales, integers and values of int4.json") {
   if (!have_shared("vectors/more/int4.json")) return;
   const json file = load_json(shared_dir() / "vectors/more/int4.json");
-  const std::vector<float> w = widened_bf16(file["w"]);
+  const std::vector<float> w = bf16_floats(file["w"]);
   const std::int64_t rows = file["shape"][0], cols = file["shape"][1];
   std::size_t cases = 0;
   for (const json& c : file["cases"]) {
@@ -107,7 +102,7 @@ TEST_CASE("INT4: scales, integers and values of int4.json") {
 TEST_CASE("FP8: scales and codes of fp8.json") {
   if (!have_shared("vectors/more/fp8.json")) return;
   const json file = load_json(shared_dir() / "vectors/more/fp8.json");
-  const std::vector<float> x = widened_bf16(file["x"]);
+  const std::vector<float> x = bf16_floats(file["x"]);
   const std::int64_t rows = file["shape"][0], cols = file["shape"][1];
   std::size_t cases = 0;
   for (const json& c : file["cases"]) {
@@ -162,7 +157,9 @@ TEST_CASE("FP8: the table amax -> scale of TransformerEngine") {
     const Setting& setting = settings.at(name);
     const Recipe recipe = parse_recipe(setting.recipe);
     const std::vector<std::uint32_t> inverse = hex_words(table["inv"], 8);
+    const std::vector<std::uint32_t> scale = hex_words(table["scale"], 8);
     REQUIRE(inverse.size() == amax.size());
+    REQUIRE(scale.size() == amax.size());
     Diff diff("oracle: fp8.json te " + name + " (decode scale)");
     for (std::size_t i = 0; i < amax.size(); ++i) {
       const float a = bit_cast<float>(amax[i]);
@@ -174,6 +171,10 @@ TEST_CASE("FP8: the table amax -> scale of TransformerEngine") {
         got = oracle_backend().outer_scale(recipe, bit_cast<std::uint32_t>(a)).g;
       }
       diff.compare_float(bit_cast<std::uint32_t>(got), inverse[i], std::to_string(i));
+      // The encode scale has no place in the oracle's results: it is stored as fl(1/scale).
+      const float stored = oracle::div32(bit_cast<float>(0x3f800000u), bit_cast<float>(scale[i]));
+      diff.compare_float(bit_cast<std::uint32_t>(got), bit_cast<std::uint32_t>(stored),
+                         std::to_string(i) + " 1/scale");
     }
     diff.check();
     ++tables;

@@ -11,6 +11,7 @@
 
 #include "sim/backend.h"
 #include "tests/shared/oracle_runs.h"
+#include "tests/shared/peers.h"
 #include "tests/support/quantized.h"
 #include "tests/support/vectors.h"
 
@@ -40,7 +41,7 @@ void compare_block(Diff& diff, Tally& tally, const std::string& text, const std:
   diff.compare(got.tile.scales[0], want["s"], where + " scale");
   if (want.contains("c")) {
     const std::size_t digits = recipe.format.element.storage_bits() == 4 ? 1 : 2;
-    compare_all(diff, words(got.tile.codes), hex_words(want["c"], digits), where + " code");
+    compare_words(diff, words(got.tile.codes), hex_words(want["c"], digits), where + " code");
   }
   if (want.contains("q")) {
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -48,9 +49,9 @@ void compare_block(Diff& diff, Tally& tally, const std::string& text, const std:
     }
   }
   if (want.contains("d")) {
-    compare_values(diff, got.values, hex_words(want["d"], 8), where + " value");
+    compare_floats(diff, bits_of(got.values), hex_words(want["d"], 8), where + " value");
   } else if (want["s"] == 255) {
-    compare_values(diff, got.values, std::vector<std::uint32_t>(x.size(), kQuietNanBits),
+    compare_floats(diff, bits_of(got.values), std::vector<std::uint32_t>(x.size(), kQuietNanBits),
                    where + " value");
   }
 }
@@ -180,7 +181,7 @@ TEST_CASE("the oracle gives torchao's scales and codes") {
       Diff diff("oracle: " + key);
       const Recipe recipe = parse_recipe(std::string(format) + ":contract=torchao-" + rule);
       const QuantizedTile got = oracle_run(recipe, x, 68).tile;
-      compare_all(diff, words(got.scales), words(peers.bytes(key + "_scale")), "scale");
+      compare_words(diff, words(got.scales), words(peers.bytes(key + "_scale")), "scale");
       const std::vector<std::uint8_t> codes = peers.bytes(key + "_q");
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::uint32_t want =

@@ -9,7 +9,7 @@
 #include "sim/error.h"
 #include "sim/oracle/exact_format.h"
 #include "sim/oracle/oracle_blocks.h"
-#include "tests/shared/oracle_nvfp4_runs.h"
+#include "tests/shared/oracle_runs.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -25,7 +25,7 @@ std::vector<float> padded(std::vector<float> x, std::size_t n = 16) {
 // Scale byte and first codes of one block.
 void check_block(const std::string& text, const std::vector<float>& x, std::uint32_t byte,
                  const Codes& codes) {
-  const OracleRun got = oracle_run(text, padded(x));
+  const Quantized got = oracle_run(text, padded(x));
   CHECK_MESSAGE(got.tile.scales[0] == byte, text);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     CHECK_MESSAGE(static_cast<int>(got.tile.codes[i]) == codes[i], text << " code " << i);
@@ -33,7 +33,7 @@ void check_block(const std::string& text, const std::vector<float>& x, std::uint
 }
 void check_values(const std::string& text, const std::vector<float>& x,
                   const std::vector<float>& values) {
-  const OracleRun got = oracle_run(text, padded(x));
+  const Quantized got = oracle_run(text, padded(x));
   for (std::size_t i = 0; i < values.size(); ++i) {
     CHECK_MESSAGE(bit_cast<std::uint32_t>(got.values[i]) == bit_cast<std::uint32_t>(values[i]),
                   text << " value " << i);
@@ -81,12 +81,12 @@ TEST_CASE("worked examples of spec/nvfp4.md section 8") {
   SUBCASE("a map-to-4 scale that saturates") {
     std::vector<float> x(16, 0.75f);
     x[0] = 1;
-    const OracleRun m448 = oracle_run("nvfp4:contract=te,select=mae,e4m3max=448", x);
+    const Quantized m448 = oracle_run("nvfp4:contract=te,select=mae,e4m3max=448", x);
     CHECK(m448.tile.scales[0] == 0x7e);
     CHECK(m448.tile.choices[0] == 0);
     CHECK(m448.tile.codes[0] == 7);
     CHECK(m448.tile.codes[1] == 6);
-    const OracleRun m256 = oracle_run("nvfp4:contract=te,select=mae,e4m3max=256", x);
+    const Quantized m256 = oracle_run("nvfp4:contract=te,select=mae,e4m3max=256", x);
     CHECK(m256.tile.scales[0] == 0x7c);
     CHECK(m256.tile.choices[0] == 1);
     CHECK(m256.tile.codes[0] == 6);
@@ -123,7 +123,7 @@ TEST_CASE("zero blocks, zero scales, -0 and NaN by contract") {
       const std::string text = std::string("nvfp4:contract=") + contract;
       std::vector<float> x(32, 0.0f);
       x[16] = 3;
-      const OracleRun got = oracle_run(text, x);
+      const Quantized got = oracle_run(text, x);
       CHECK_MESSAGE(static_cast<int>(got.tile.scales[0]) == byte, text);
     }
   }
@@ -142,11 +142,11 @@ TEST_CASE("zero blocks, zero scales, -0 and NaN by contract") {
     const float tiny = bit_cast<float>(0x007fffffu);
     const std::string g = ",scale=given,g=0x7f7fffff";
     check_block("nvfp4:contract=flashinfer" + g, {tiny, -tiny}, 0, {0, 8});
-    const OracleRun kept = oracle_run("nvfp4:contract=flashinfer,ftz=off" + g, padded({tiny}));
+    const Quantized kept = oracle_run("nvfp4:contract=flashinfer,ftz=off" + g, padded({tiny}));
     CHECK(kept.tile.scales[0] != 0);
   }
   SUBCASE("the zero row of flashinfer-fast has g = Inf and a NaN scale") {
-    const OracleRun got = oracle_run("nvfp4:contract=flashinfer-fast,scale=row", padded({}));
+    const Quantized got = oracle_run("nvfp4:contract=flashinfer-fast,scale=row", padded({}));
     CHECK(got.tile.scales[0] == 0x7f);
     CHECK(got.tile.codes[0] == 0);
   }
@@ -168,11 +168,11 @@ TEST_CASE("zero blocks, zero scales, -0 and NaN by contract") {
                                                  {"mlx-cuda", 8}};
     for (const auto& [contract, code] : signs) {
       const std::string text = std::string("nvfp4:contract=") + contract;
-      const OracleRun got = oracle_run(text, padded({6, -0.0f, -0.0078125f, 0}));
+      const Quantized got = oracle_run(text, padded({6, -0.0f, -0.0078125f, 0}));
       CHECK_MESSAGE(static_cast<int>(got.tile.codes[1]) == code, text);
       CHECK_MESSAGE(got.tile.codes[2] == 8, text);
       CHECK_MESSAGE(got.tile.codes[3] == 0, text);
-      const OracleRun other =
+      const Quantized other =
           oracle_run(text + (code == 8 ? ",neg-zero=drop" : ",neg-zero=keep"), padded({6, -0.0f}));
       CHECK_MESSAGE(static_cast<int>(other.tile.codes[1]) == 8 - code, text);
     }
@@ -182,7 +182,7 @@ TEST_CASE("zero blocks, zero scales, -0 and NaN by contract") {
     for (const char* contract : {"te", "te-fast", "flashinfer", "flashinfer-fast", "vllm", "trtllm",
                                  "fouroversix-cuda", "modelopt", "torchao"}) {
       const std::string text = std::string("nvfp4:contract=") + contract;
-      const OracleRun got = oracle_run(text, padded({6, kNan, -kNan}));
+      const Quantized got = oracle_run(text, padded({6, kNan, -kNan}));
       CHECK_MESSAGE(got.tile.codes[1] == 7, text);
       CHECK_MESSAGE(got.tile.codes[2] == 7, text);
       CHECK_MESSAGE(got.tile.codes[0] == 7, text);
@@ -246,7 +246,7 @@ TEST_CASE("stochastic rounding of te: the quotient, the random byte of the eleme
   }
   x[0] = 6, x[16] = -6, x[32] = 6, x[48] = -6;  // scale 1 in every block
   const Tile tile{x.data(), nullptr, 2, 32, 32};
-  const OracleRun got =
+  const Quantized got =
       oracle_run(recipe, tile, measured_scales(oracle_backend(), recipe, tile), false);
   int rounded_otherwise = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -270,9 +270,9 @@ TEST_CASE("user-defined geometry: element, block and scale type come from the fo
     for (const std::string keys :
          {"contract=te", "contract=flashinfer-fast,scale=row", "contract=torchao",
           "contract=te,select=mae", "contract=fouroversix,select=mse"}) {
-      const OracleRun named = oracle_run("nvfp4:" + keys, x, 2);
+      const Quantized named = oracle_run("nvfp4:" + keys, x, 2);
       const bool by_row = keys.find("scale=row") != std::string::npos;
-      const OracleRun custom = oracle_run(
+      const Quantized custom = oracle_run(
           std::string("custom:e2m1/16:e4m3/") + (by_row ? "row" : "tensor") + ":f32," + keys, x, 2);
       CHECK_MESSAGE(named.tile.codes == custom.tile.codes, keys);
       CHECK_MESSAGE(named.tile.scales == custom.tile.scales, keys);
@@ -281,7 +281,7 @@ TEST_CASE("user-defined geometry: element, block and scale type come from the fo
   }
   SUBCASE("other types") {
     // FMAX 28 and blocks of 8: scale 1 for the first block, 2 for the second.
-    const OracleRun e3m2 = oracle_run("custom:e3m2/8:e4m3,contract=te,scale=none",
+    const Quantized e3m2 = oracle_run("custom:e3m2/8:e4m3,contract=te,scale=none",
                                       {28, 1, -14, 0, 0, 0, 0, 0, 56, 2, -28, 0, 0, 0, 0, 0});
     CHECK(e3m2.tile.scales == std::vector<std::uint8_t>{0x38, 0x40});
     CHECK(std::vector<std::uint8_t>(e3m2.tile.codes.begin(), e3m2.tile.codes.begin() + 4) ==

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sim/error.h"
-#include "tests/shared/oracle_nvfp4_runs.h"
+#include "tests/shared/oracle_runs.h"
 #include "tests/shared/peers.h"
 
 using namespace fp4scope;
@@ -32,7 +32,7 @@ void compare_fouroversix(const Peers& peers, const std::string& text, const std:
   const auto outer = measured_scales(oracle_backend(), recipe, tile);
   diff.compare(bit_cast<std::uint32_t>(outer[0].amax),
                bit_cast<std::uint32_t>(peers.floats(key + "_amax")[0]), "amax");
-  OracleRun got = oracle_run(recipe, tile, outer, true);
+  Quantized got = oracle_run(recipe, tile, outer, true);
   compare_words(diff, packed_words(got.tile.codes), words(peers.bytes(key + "_values")), "byte");
   const std::vector<std::uint8_t> scales = peers.bytes(key + "_scales");
   REQUIRE(scales.size() == got.tile.scales.size());
@@ -102,7 +102,7 @@ TEST_CASE("torchao: nvfp4 with and without a tensor scale") {
       diff.compare(bit_cast<std::uint32_t>(outer[0].g),
                    bit_cast<std::uint32_t>(peers.floats("ao_nvfp4_pt")[0]), "scale");
     }
-    const OracleRun got = oracle_run(recipe, tile, outer, false);
+    const Quantized got = oracle_run(recipe, tile, outer, false);
     compare_words(diff, words(got.tile.scales), words(peers.bytes(key + "_scale")), "scale");
     compare_words(diff, packed_words(got.tile.codes), words(peers.bytes(key + "_q")), "byte");
     diff.check();

@@ -11,7 +11,7 @@
 
 #include "sim/oracle/exact_format.h"
 #include "sim/oracle/oracle_blocks.h"
-#include "tests/shared/oracle_nvfp4_runs.h"
+#include "tests/shared/oracle_runs.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
@@ -87,7 +87,7 @@ void compare_case(const Cases& cases, const json& c, FieldDiffs& diffs) {
   }
   if (c.contains("g")) compare_words(diffs["g"], g, cases.blob(c, "g", 8), where + " g");
 
-  const OracleRun got = oracle_run(recipe, tile, outer, c.contains("dequant"));
+  const Quantized got = oracle_run(recipe, tile, outer, c.contains("dequant"));
   compare_words(diffs["sf"], words(got.tile.scales), cases.blob(c, "sf", 2), where + " sf");
   compare_words(diffs["packed"], packed_words(got.tile.codes), cases.blob(c, "packed", 2),
                 where + " byte");
@@ -228,7 +228,7 @@ TEST_CASE("near ties of four over six: choices and errors of both metrics and of
       const std::string base = "nvfp4:contract=te,amax=0x" + amax + ",select=" + select +
                                ",e4m3max=" + std::to_string(m) + ",metric=" + metric;
       const std::string where = base + " " + bf16;
-      const OracleRun got = oracle_run(base, x);
+      const Quantized got = oracle_run(base, x);
       const std::string err4 = c[metric + "_err4"], err6 = c[metric + "_err6"];
       const bool pick4 = c[metric + "_pick4"];
       compare_words(recorded, bits_of(got.tile.errors), {hex_bits(err4), hex_bits(err6)}, where);
@@ -236,7 +236,7 @@ TEST_CASE("near ties of four over six: choices and errors of both metrics and of
       recorded.compare(got.tile.scales[0], hex_bits(pick4 ? sf4 : sf6), where + " scale");
       for (const std::string order : {"seq", "halves", "tree", "fma"}) {
         if (order == "fma" && select != "mse") continue;
-        const OracleRun sum = oracle_run(base + ",sum=" + order, x);
+        const Quantized sum = oracle_run(base + ",sum=" + order, x);
         for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
           const float sf = oracle::round32(oracle::value(kUE4M3, hex_bits(k == 0 ? sf4 : sf6)));
           const float want = native_sum(
@@ -266,7 +266,7 @@ TEST_CASE("the oracle gives the recorded MLX blocks and SGLang scales") {
       const std::string text = c["recipe"];
       if (text.find("nvfp4:") != 0) continue;
       ++recipes;
-      const OracleRun got = oracle_run(text, y, 10);
+      const Quantized got = oracle_run(text, y, 10);
       compare_words(diff, words(got.tile.scales), hex_words(c["scale"], 2), text + " scale");
       compare_words(diff, words(got.tile.codes), hex_words(c["q"], 2), text + " code");
     }
@@ -276,6 +276,12 @@ TEST_CASE("the oracle gives the recorded MLX blocks and SGLang scales") {
   SUBCASE("sglang-online") {
     Diff diff("oracle: more/mlx_sglang.json sglang");
     const json& sglang = file["sglang"];
+    const auto stored = [](std::uint32_t amax, bool rcp) {
+      const float one = bit_cast<float>(0x3f800000u), top = bit_cast<float>(0x45280000u);  // 2688
+      const float a = bit_cast<float>(amax);
+      if (amax == 0) return one;
+      return rcp ? oracle::mul32(a, oracle::div32(one, top)) : oracle::div32(a, top);
+    };
     const std::vector<std::uint32_t> amax = hex_words(sglang["amax"], 8);
     for (const json& row : sglang["rows"]) {
       const bool rcp = row["scalar_div"] == "rcp";
@@ -287,6 +293,11 @@ TEST_CASE("the oracle gives the recorded MLX blocks and SGLang scales") {
         g.push_back(bit_cast<std::uint32_t>(oracle_backend().outer_scale(recipe, a).g));
       }
       compare_words(diff, g, hex_words(row["g"], 8), text);
+      // weight_scale_2, the number that checkpoints store: amax / 2688, or times fl(1/2688); 1 for
+      // a zero tensor (spec/more.md section 3).
+      std::vector<std::uint32_t> scale2;
+      for (const std::uint32_t a : amax) scale2.push_back(bit_cast<std::uint32_t>(stored(a, rcp)));
+      compare_words(diff, scale2, hex_words(row["scale2"], 8), text + " scale2");
     }
     const json& example = sglang["example"];
     const Recipe recipe = parse_recipe("nvfp4:contract=sglang-online");
@@ -295,7 +306,9 @@ TEST_CASE("the oracle gives the recorded MLX blocks and SGLang scales") {
     const auto outer = measured_scales(oracle_backend(), recipe, tile);
     const std::string g = example["g"];
     diff.compare(bit_cast<std::uint32_t>(outer[0].g), hex_bits(g), "example g");
-    const OracleRun got = oracle_run(recipe, tile, outer, false);
+    diff.compare(bit_cast<std::uint32_t>(stored(bit_cast<std::uint32_t>(outer[0].amax), true)),
+                 hex_bits(example["scale2"]), "example scale2");
+    const Quantized got = oracle_run(recipe, tile, outer, false);
     compare_words(diff, words(got.tile.scales), hex_words(example["sf"], 2), "example scale");
     compare_words(diff, words(got.tile.codes), hex_words(example["codes"], 1), "example code");
     diff.check();

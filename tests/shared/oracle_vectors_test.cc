@@ -142,6 +142,20 @@ TEST_CASE("the oracle's scalar casts give the recorded codes") {
       if (!row[2].is_null()) {
         diff.compare(oracle::cast_saturating(kE6M2, x, Rounding::kAway), row[2], in + " away");
       }
+      // PTO TCVT: NaN below zero; without saturation also above the largest value 0xfe, whatever
+      // it would round to.
+      const bool is_bad = x.is_nan() || (x.negative && !x.is_zero());
+      const std::uint32_t even = is_bad ? 255 : oracle::cast_saturating(kE6M2, x, Rounding::kEven);
+      diff.compare(even, row[3], in + " TCVT");
+      const bool is_above =
+          is_bad || x.is_infinite() || x.magnitude > oracle::value(kE6M2, 254).magnitude;
+      diff.compare(is_above ? 255 : even, row[4], in + " TCVT without saturation");
+      // overflow=nan,zero=ff: below 2^-48 and from 1.625 * 2^15 on (spec/hif4.md 2.1).
+      if (!row[5].is_null()) {
+        const bool is_ff = !x.is_finite() || x.magnitude < oracle::Dyadic::pow2(-48) ||
+                           x.magnitude >= oracle::Dyadic(13, 12);
+        diff.compare(is_ff ? 255 : even, row[5], in + " overflow=nan,zero=ff");
+      }
     }
     diff.check();
   }

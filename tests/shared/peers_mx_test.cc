@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "sim/layouts/scale_layout.h"
-#include "tests/shared/oracle_runs.h"
+#include "tests/shared/peers.h"
 #include "tests/support/backends.h"
+#include "tests/support/quantized.h"
 
 namespace fp4scope {
 namespace {

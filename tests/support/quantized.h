@@ -3,11 +3,13 @@
 // time and not by the library.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "formats/lane.h"
 #include "sim/backend.h"
+#include "sim/error.h"
 
 namespace fp4scope::test {
 
@@ -21,13 +23,24 @@ inline std::uint32_t largest_magnitude(const float* x, std::int64_t n) {
   return largest;
 }
 
+// spec/more.md 2.1: maxima of torch, which a NaN makes NaN.
+inline bool has_torch_maximum(const Recipe& recipe) {
+  for (const char* contract : {"deepgemm", "torchao-affine", "hf-block", "verl-dsv4"}) {
+    if (recipe.family == Family::kFp8 && recipe.contract == contract) return true;
+  }
+  return false;
+}
+
 // Outer scales as the recipe measures them: one, or one per row.
 inline std::vector<OuterScale32> measured_scales(const Backend& backend, const Recipe& recipe,
                                                  const Tile& tile) {
   std::vector<OuterScale32> scales;
   std::uint32_t tensor = 0;
   for (std::int64_t row = 0; row < tile.rows; ++row) {
-    const std::uint32_t amax = largest_magnitude(tile.f32 + row * tile.stride, tile.cols);
+    const float* x = tile.f32 + row * tile.stride;
+    std::uint32_t amax = largest_magnitude(x, tile.cols);
+    const bool has_nan = std::any_of(x, x + tile.cols, [](float v) { return v != v; });
+    if (has_nan && has_torch_maximum(recipe)) amax = kQuietNanBits;
     tensor = std::max(tensor, amax);
     if (recipe.scales_rows()) scales.push_back(backend.outer_scale(recipe, amax));
   }
@@ -52,6 +65,16 @@ inline Quantized quantized(const Backend& backend, const Recipe& recipe, const T
 }
 inline Quantized quantized(const Backend& backend, const Recipe& recipe, const Tile& tile) {
   return quantized(backend, recipe, tile, measured_scales(backend, recipe, tile));
+}
+// Nothing where the recipe refuses the input.
+inline std::optional<Quantized> try_quantized(const Backend& backend, const Recipe& recipe,
+                                              const Tile& tile,
+                                              std::span<const OuterScale32> outer) {
+  try {
+    return quantized(backend, recipe, tile, outer);
+  } catch (const RefusedInput&) {
+    return std::nullopt;
+  }
 }
 inline Quantized quantized(const Backend& backend, const Recipe& recipe,
                            const std::vector<float>& x, std::int64_t rows, std::int64_t cols) {

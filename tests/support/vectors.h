@@ -13,6 +13,7 @@
 
 #include "formats/lane.h"
 #include "formats/scalars.h"
+#include "tests/support/floats.h"
 #include "tests/support/paths.h"
 
 namespace fp4scope::test {
@@ -47,6 +48,12 @@ inline std::vector<float> hex_floats(const std::string& text) {
   for (const std::uint32_t w : hex_words(text, 8)) values.push_back(bit_cast<float>(w));
   return values;
 }
+// BF16 values of 4 digits each, widened.
+inline std::vector<float> bf16_floats(const std::string& text) {
+  std::vector<float> values;
+  for (const std::uint32_t w : hex_words(text, 4)) values.push_back(bit_cast<float>(w << 16));
+  return values;
+}
 // A row of kScalars.
 inline MinifloatSpec spec_named(const std::string& name) {
   for (const NamedSpec& s : kScalars) {
@@ -54,13 +61,6 @@ inline MinifloatSpec spec_named(const std::string& name) {
   }
   FAIL("no scalar format named ", name);
   return {};
-}
-inline bool is_nan_bits(std::uint32_t bits) {
-  return (bits & kMagnitudeMask) > kInfBits;
-}
-// Bit equality of binary32 where any NaN equals any NaN.
-inline bool same_float(std::uint32_t got, std::uint32_t want) {
-  return got == want || (is_nan_bits(got) && is_nan_bits(want));
 }
 
 // Counts comparisons and differences; prints the first ones.

@@ -182,6 +182,19 @@ TEST_CASE("refusals give the row of the tensor and reports say what was left out
         std::string::npos);
 }
 
+TEST_CASE("a backend that does not know a recipe refuses it with its reason, the oracle too") {
+  const Recipe recipe = parse_recipe("custom:lut:nf4/64:bf16");
+  CHECK(choose_backend("reference", recipe).name() == "reference");
+  try {
+    choose_backend("oracle", recipe);
+    FAIL("accepted a table of values");
+  } catch (const Error& e) {
+    CHECK(e.exit_code() == 4);
+    CHECK(std::string(e.what()).find(oracle_backend().supports(recipe).reason) !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("backends of other builds are not supported here rather than unknown") {
   for (const char* name : {"cuda", "blackwell"}) {
     try {

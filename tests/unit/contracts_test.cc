@@ -54,19 +54,19 @@ std::string text_of(const std::string& file) {
 // followed by a remark in parentheses pin it in another way, which the remark says.
 std::string unpinned(std::string_view vectors, std::string_view contract) {
   std::istringstream words{std::string(vectors)};
-  std::string file;
+  std::vector<std::string> files;
   for (std::string word; words >> word;) {
-    if (word.starts_with("(")) file.clear();
-    if (!file.empty()) break;
-    if (word.ends_with(".json")) file = word;
+    if (word.starts_with("(") && !files.empty()) files.pop_back();
+    if (word.ends_with(".json")) files.push_back(word);
   }
-  if (file.empty()) return "";
-  const std::string text = text_of(file);
-  if (text.find("contract=") == std::string::npos) return "";  // not a file of recipes
-  for (const char end : {'"', ','}) {
-    if (text.find("contract=" + std::string(contract) + end) != std::string::npos) return "";
+  for (const std::string& file : files) {
+    const std::string text = text_of(file), name = "contract=" + std::string(contract);
+    if (text.find("contract=") == std::string::npos) continue;  // not a file of recipes
+    if (text.find(name + '"') != std::string::npos || text.find(name + ',') != std::string::npos)
+      continue;
+    return "names " + file + ", which has no result of it";
   }
-  return "names " + file + ", which has no result of it";
+  return "";
 }
 
 // What is wrong with the evidence of a contract; empty when nothing is.
@@ -107,6 +107,9 @@ TEST_CASE("a contract without evidence is noticed") {
   CHECK(unpinned("mx/mxfp4_blocks.json", "no-such") ==
         "names mx/mxfp4_blocks.json, which has no result of it");
   CHECK(unpinned("mx/mxfp4_blocks.json (as torchao-floor)", "no-such") == "");
+  CHECK(unpinned("mx/mxfp4_blocks.json (of another) nvfp4/cases.json (its g)", "te") == "");
+  CHECK(unpinned("peers/peers.safetensors mx/mxint8_blocks.json", "microx-torch") ==
+        "names mx/mxint8_blocks.json, which has no result of it");
   const Support yes, no{false, "not written"};
   CHECK(fault("", yes) == "");
   CHECK(fault("mx/mxfp4_blocks.json", no) == "");

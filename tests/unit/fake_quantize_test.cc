@@ -59,6 +59,35 @@ ErrorKind refused_kind(const std::vector<float>& x, std::int64_t rows, std::int6
 
 }  // namespace
 
+TEST_CASE(
+    "a NaN reaches the maximum of a row or tensor in the FP8 contracts of torch, and no other") {
+  // spec/more.md 2.1: torch's maximum propagates NaN: the scale is NaN, and so is every element.
+  std::vector<float> x(64, 1.0f);
+  x[5] = kNan;
+  for (const Backend* backend : backends_and_oracle()) {
+    for (const char* text : {"fp8:contract=torchao-affine", "fp8:contract=deepgemm,gran=row",
+                             "fp8:contract=hf-block,gran=tensor"}) {
+      CAPTURE(text);
+      const Recipe recipe = parse_recipe(text);
+      const QuantizedTensor q = quantize(view_of(x, 1, 64), recipe, *backend);
+      CHECK(std::isnan(q.outer.at(0).g));
+      for (const std::uint8_t code : q.codes) CHECK(code == 0x7f);
+    }
+    // A second row without NaN has its own maximum.
+    std::vector<float> two(x);
+    two.insert(two.end(), 64, 448.0f);
+    const QuantizedTensor rows = quantize(
+        view_of(two, 2, 64), parse_recipe("fp8:contract=torchao-affine,gran=row"), *backend);
+    CHECK(std::isnan(rows.outer.at(0).g));
+    CHECK(rows.outer.at(1).g == 1.0f);
+    const QuantizedTensor te =
+        quantize(view_of(x, 1, 64), parse_recipe("fp8:contract=te,gran=row"), *backend);
+    CHECK(te.outer.at(0).amax == 1.0f);
+    CHECK(te.codes.at(5) == 0x7f);
+    CHECK(te.codes.at(6) == 0x7e);
+  }
+}
+
 TEST_CASE("flat blocks cross row ends: the example of the specification") {
   const std::vector<float> x = example();
   // The byte of 0.01 and that of 100: floor(log2(100)) - 2 = 4, rceil: 100/6 = 16.67 -> 2^5.

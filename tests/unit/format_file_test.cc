@@ -245,6 +245,33 @@ TEST_CASE("a shape of a file goes through parse_recipe and back") {
         std::string::npos);
 }
 
+TEST_CASE("the words of a file are those of a recipe: case and _ do not matter") {
+  const auto library = load(R"([[element]]
+name = "My_E"
+exponent-bits = 3
+mantissa-bits = 0
+bias = 2
+
+[[lut]]
+name = "My_T"
+values = [-1, 0, 1]
+
+[[format]]
+name = "A"
+element = "My_E"
+scales = [{group = 16, type = "E4M3"}, {group = "Tensor", type = "F32"}]
+
+[[format]]
+name = "B"
+element = "LUT:MY_T"
+scales = [{group = 16, type = "UE4M3"}]
+)");
+  REQUIRE(library->shapes.size() == 2);
+  CHECK(library->shapes[0].shape == "my-e/16:e4m3/tensor:f32");
+  CHECK(to_string(parse_recipe("custom:a", library)) == "custom:my-e/16:e4m3/tensor:f32");
+  CHECK(to_string(parse_recipe("custom:B", library)) == "custom:lut:my-t/16:e4m3");
+}
+
 TEST_CASE("two shapes that name each other are refused, not followed for ever") {
   const std::string text =
       "[[format]]\nname = \"a\"\nelement = \"b\"\nscales = [{group = 16, type = \"e4m3\"}]\n"

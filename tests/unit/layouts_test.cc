@@ -55,12 +55,6 @@ TEST_CASE("nibbles: every element has a place of its own, absent ones are 0 and 
       }
       unpack_nibbles(order, kRows, cols, packed, back);
       CHECK(back == codes);
-      for (const Nibbles to : kOrders) {
-        Bytes want(size_of(kRows * packed_row_bytes(to, cols))), got(want.size(), 0xff);
-        pack_nibbles(to, kRows, cols, codes, want);
-        reorder_nibbles(order, to, kRows, cols, packed, got);
-        CHECK(got == want);
-      }
     }
   }
 }
@@ -262,7 +256,11 @@ TEST_CASE("ggml blocks: bytes, round trips and what its decoders return") {
   for (unsigned byte = 0; byte < 256; ++byte) {
     const float e = byte == 255 ? std::numeric_limits<float>::infinity()
                                 : std::ldexp(1.0f, static_cast<int>(byte) - 127);
-    const float u = decode<Lane<1>>(kUE4M3, byte);
+    // ggml d99724f ggml-impl.h: bit 7 is not looked at, except that 0xff is not the NaN 0x7f.
+    const int exponent = static_cast<int>(byte >> 3 & 15u), fraction = static_cast<int>(byte & 7u);
+    const float u = byte == 127     ? 0.0f
+                    : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                    : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
     GgmlMxfp4Block b{static_cast<std::uint8_t>(byte), {}};
     GgmlNvfp4Block n{{0, 0, static_cast<std::uint8_t>(byte), 0}, {}};
     for (unsigned code = 0; code < 16; ++code) {
@@ -277,10 +275,10 @@ TEST_CASE("ggml blocks: bytes, round trips and what its decoders return") {
       } else {
         compare(mx_values[21], element * e);
       }
-      if (byte < 128) compare(nv_values[45], byte == 127 ? 0.0f * element : element * u);
+      compare(nv_values[45], element * u);
     }
   }
-  CHECK(compared == 256 * 16 + 128 * 16);
+  CHECK(compared == 2 * 256 * 16);
   CHECK(differing == 0);
   CHECK(ggml_half_e8m0(255) == 0x1p127f);
 }

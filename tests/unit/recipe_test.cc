@@ -198,8 +198,8 @@ const Case kCases[] = {
      hif4(kGcc, "lsb", "bytes", ",search=greedy,geometry=1x64,width=4,ragged=error") + kEnd},
     {"hif4:search=LEVEL1_3.5,zero=FF,overflow=nan,e6m2=away",
      "hif4:e6m2=away,overflow=nan,zero=ff,search=level1-3.5",
-     hif4("gcc,thr=exact,elem=exact,ties=up,e6m2=away,overflow=nan,zero=ff,nonfinite=saturate,"
-          "neg-zero=drop,cast=none",
+     hif4("gcc,elem=exact,ties=up,e6m2=away,overflow=nan,zero=ff,nonfinite=saturate,neg-zero=drop,"
+          "cast=none",
           "lsb", "bytes", ",search=level1-3.5,geometry=1x64,width=4,ragged=pad") +
          kEnd},
     // INT4 and FP8: more.md 1.1 and 2.1.
@@ -299,7 +299,7 @@ TEST_CASE("options hold what the recipe says") {
 
   const Recipe hi = parse_recipe(
       "hif4:contract=amct,thr=fp32,ties=trunc,e6m2=away,overflow=nan,"
-      "zero=ff,nonfinite=error,neg-zero=keep,search=level1,tail=error");
+      "zero=ff,nonfinite=error,neg-zero=keep,tail=error");
   CHECK(hi.hif4.thr == Hif4Product::kFp32);
   CHECK(hi.hif4.elem == Hif4Product::kBf16);
   CHECK(hi.hif4.ties == Rounding::kTrunc);
@@ -309,7 +309,8 @@ TEST_CASE("options hold what the recipe says") {
   CHECK(hi.hif4.nonfinite == Hif4Nonfinite::kError);
   CHECK(hi.hif4.neg_zero == NegZero::kKeep);
   CHECK(hi.hif4.cast == Hif4Cast::kNone);
-  CHECK(hi.hif4.search == Hif4Search::kLevel1);
+  CHECK(hi.hif4.search == Hif4Search::kGreedy);
+  CHECK(parse_recipe("hif4:search=level1").hif4.search == Hif4Search::kLevel1);
   CHECK(hi.ragged() == Ragged::kError);
   CHECK(parse_recipe("hif4:geometry=64x64").format.block_rows == 64);
 
@@ -332,6 +333,8 @@ TEST_CASE("options hold what the recipe says") {
   CHECK(parse_recipe("fp8:gran=tensor").format.scale_bytes == 0);
   CHECK(parse_recipe("fp8:contract=deepgemm,scale-fmt=ue8m0").format.scale_bytes == 1);
   CHECK(parse_recipe("bf16").code_bytes() == 2);
+  CHECK(parse_recipe("nvfp4:contract=sglang-online").nvfp4.finite_amax);
+  CHECK(!parse_recipe("nvfp4:contract=flashinfer").nvfp4.finite_amax);
 
   const Recipe seeded = parse_recipe("mxfp4:rht=128,rht-signs=none,round=sr,seed=12");
   CHECK(seeded.rht.size == 128);
@@ -365,6 +368,8 @@ TEST_CASE("the maximum is measured only where an outer scale or a score comes fr
       {"fp8:gran=tensor", true},
       {"fp8:gran=row", true},
       {"fp8:contract=vllm-kv", false},  // the scale is given
+      {"fp8:contract=te-delayed", true},
+      {"fp8:contract=te-delayed,amax=0x40000000", false},  // the history is given
       {"int4", false},
       {"mxfp4", false},
       {"hif4", false},
