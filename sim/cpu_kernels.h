@@ -97,7 +97,7 @@ struct FamilyKernels {
 };
 // What does not depend on the instruction set.
 struct FamilyRules {
-  // Outer scale from an amax (binary32 bits, NaN ignored); as the recipe says for given ones.
+  // Outer scale from an amax (binary32 bits, see amax_of()); as the recipe says for given ones.
   OuterScale32 (*outer)(const Recipe&, std::uint32_t amax_bits);
   // Magnitude that the element cast gets, computed by the codec's own text from the stored scales
   // (of elements from a table lut_excess()); beyond element_limit() the element was clamped.
