@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <unordered_map>
 
 #include "analysis/aggregate.h"
+#include "analysis/inputs.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
 #include "analysis/metrics/figures.h"
@@ -344,78 +346,28 @@ TensorOutcome analyze_all(const TensorRun& run, const std::vector<const Backend*
   return outcome;
 }
 
-struct OpenFile {
-  std::unique_ptr<TensorSource> source;
-  std::unique_ptr<AxisView> view;  // when --axis is not the last
-  std::vector<const TensorInfo*> tensors;
-  const TensorSource& get() const {
-    if (view) return *view;
-    return *source;
-  }
+// The tensors of a run with one axis moved last.
+struct ViewedTensors {
+  struct Entry {
+    const TensorSource* source;
+    const TensorInfo* tensor;
+  };
+  std::unordered_map<const TensorSource*, std::unique_ptr<AxisView>> views;
+  std::vector<Entry> tensors;
 };
-
-// A directory stands for its files, so that a bad one does not hide the others.
-std::vector<Operand> expand_operands(const std::vector<std::string>& texts, Report& report) {
-  std::vector<Operand> operands;
-  for (const std::string& text : texts) {
-    const Operand operand = split_operand(text);
-    try {
-      if (operand.tensor.empty()) {
-        for (const std::string& f : container_files(operand.file)) operands.push_back({f, ""});
-        for (const std::string& f : unread_containers(operand.file)) {
-          report.skipped.push_back({f, "", f + ": this version does not read such containers", 4});
-        }
-      } else {
-        operands.push_back(operand);
-      }
-    } catch (const Error& e) {
-      report.errors.push_back({operand.file, operand.tensor, e.what(), e.exit_code()});
-    }
-  }
-  return operands;
-}
-
-// Opens an operand and picks its tensors; what cannot be used is recorded.
-std::optional<OpenFile> open_operand(const Operand& operand, const AnalyzeOptions& options,
-                                     const std::function<bool(const std::string&)>& accepts,
-                                     Report& report) {
-  OpenFile file;
-  try {
-    file.source = open_source(operand.file, {options.dtype_hint});
-    if (options.axis != -1) file.view = std::make_unique<AxisView>(*file.source, options.axis);
-  } catch (const Error& e) {
-    report.errors.push_back({operand.file, operand.tensor, e.what(), e.exit_code()});
-    return std::nullopt;
-  }
-  const SourceInfo& info = file.source->info();
-  report.sources.push_back({info.path, info.container, info.bytes});
-  bool found = false;
-  for (const TensorInfo& tensor : file.get().tensors()) {
-    if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
-    if (!accepts(tensor.name)) continue;
-    found = true;
-    if (!is_real(tensor.dtype)) {
-      const ErrorRecord record{tensor.file, tensor.name,
-                               tensor.file + ": tensor '" + tensor.name +
-                                   "': expected F64, F32, F16, BF16 or FP8 numbers, found dtype " +
-                                   dtype_label(tensor),
-                               4};
-      // Asked for by name, or of a dtype that nobody knows, it is an error; codes and integers met
-      // in passing are left out and said so.
-      const bool in_passing = operand.tensor.empty() && tensor.known_dtype;
-      (in_passing ? report.skipped : report.errors).push_back(record);
+ViewedTensors with_axis(const InputTensors& inputs, int axis) {
+  ViewedTensors viewed;
+  for (const InputTensors::Entry& entry : inputs.tensors) {
+    if (axis == -1) {
+      viewed.tensors.push_back({entry.source, entry.tensor});
       continue;
     }
-    file.tensors.push_back(&tensor);
+    auto& view = viewed.views[entry.source];
+    if (!view) view = std::make_unique<AxisView>(*entry.source, axis);
+    const auto index = entry.tensor - entry.source->tensors().data();
+    viewed.tensors.push_back({view.get(), &view->tensors()[static_cast<std::size_t>(index)]});
   }
-  if (!found && !operand.tensor.empty()) {
-    report.errors.push_back({operand.file, operand.tensor,
-                             operand.file + ": no tensor is named '" + operand.tensor +
-                                 "'; found " + std::to_string(file.get().tensors().size()) +
-                                 " tensors",
-                             3});
-  }
-  return file;
+  return viewed;
 }
 
 }  // namespace
@@ -433,34 +385,30 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       options.memory_bytes / kMemoryPerThread, 1, thread_count(options.threads)));
   report.threads = threads;
 
-  std::vector<OpenFile> opened;
+  InputTensors inputs = open_inputs(files, options.dtype_hint, accepts);
+  report.errors = std::move(inputs.errors);
+  report.skipped = std::move(inputs.skipped);
+  report.sources = std::move(inputs.sources);
+  const ViewedTensors viewed = with_axis(inputs, options.axis);
   std::int64_t total = 0, done = 0;
-  for (const Operand& operand : expand_operands(files, report)) {
-    if (auto file = open_operand(operand, options, accepts, report)) {
-      for (const TensorInfo* t : file->tensors)
-        total += t->elements * passes_over(*t, options.recipes);
-      opened.push_back(std::move(*file));
-    }
+  for (const auto& [source, tensor] : viewed.tensors) {
+    total += tensor->elements * passes_over(*tensor, options.recipes);
   }
-
-  for (const OpenFile& file : opened) {
-    for (const TensorInfo* tensor : file.tensors) {
-      if (report.interrupted) break;
-      const TensorRun run{file.get(), *tensor, options, threads, [&](std::int64_t n) {
-                            done += n;
-                            if (options.progress) options.progress(done, total);
-                          }};
-      try {
-        TensorOutcome outcome = analyze_all(run, backends, report.errors);
-        if (outcome.stopped) {
-          report.interrupted = true;
-          break;
-        }
-        aggregator.add(outcome);
-        for (Row& row : outcome.rows) report.results.push_back(std::move(row));
-      } catch (const Error& e) {
-        report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
+  for (const auto& [source, tensor] : viewed.tensors) {
+    const TensorRun run{*source, *tensor, options, threads, [&](std::int64_t n) {
+                          done += n;
+                          if (options.progress) options.progress(done, total);
+                        }};
+    try {
+      TensorOutcome outcome = analyze_all(run, backends, report.errors);
+      if (outcome.stopped) {
+        report.interrupted = true;
+        break;
       }
+      aggregator.add(outcome);
+      for (Row& row : outcome.rows) report.results.push_back(std::move(row));
+    } catch (const Error& e) {
+      report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
     }
   }
   report.aggregates = aggregator.rows();

@@ -1,5 +1,4 @@
-// tiles.h: the tile grid of a tensor and reading one tile. The grid depends on the shape and on the
-// block geometry only, so that sums do not depend on threads, memory or the other recipes of a run.
+// tiles.h: reading one tile of a tensor, and running over all of them in parallel.
 #pragma once
 #include <omp.h>
 
@@ -10,27 +9,10 @@
 #include <vector>
 
 #include "analysis/io/tensor_source.h"
+#include "analysis/tile_grid.h"
 #include "sim/backend.h"
 
 namespace fp4scope {
-
-inline constexpr std::int64_t kTileElements = std::int64_t{1} << 20;  // 4 MiB of binary32
-
-// What a tile may not cut: rows in whole bands, columns in whole blocks.
-struct TileSteps {
-  std::int64_t rows = 1;    // 1, or a multiple of 64 and of the rows of a 2-D block
-  std::int64_t cols = 128;  // a multiple of 128 and of the block
-  bool operator==(const TileSteps&) const = default;
-};
-TileSteps tile_steps(const Recipe& recipe);
-
-struct TileSpan {
-  std::int64_t row, rows, col, cols;
-  std::int64_t elements() const { return rows * cols; }
-};
-// Tiles of whole rows; a row (2-D: a band) that exceeds a tile is split at multiples of the column
-// step. Row-major order.
-std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, const TileSteps& steps);
 
 // One tile in memory, reused from tile to tile.
 struct TileBuffer {

@@ -3,79 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <set>
 
-#include "analysis/io/sinks.h"
 #include "analysis/text_table.h"
 #include "common.h"
+#include "threshold.h"
 
 namespace fp4scope::tools {
 namespace {
 
-// --fail-if 'METRIC>VALUE'
-struct Threshold {
-  enum class Op { kGreater, kGreaterEqual, kLess, kLessEqual };
-  std::string text;
-  int column = -1;
-  Op op = Op::kGreater;
-  double limit = 0;
-
-  bool exceeded_by(double value) const {
-    switch (op) {
-      case Op::kGreater:
-        return value > limit;
-      case Op::kGreaterEqual:
-        return value >= limit;
-      case Op::kLess:
-        return value < limit;
-      case Op::kLessEqual:
-        return value <= limit;
-    }
-    return false;
-  }
-};
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-Threshold parse_threshold(const std::string& text) {
-  Threshold out;
-  out.text = text;
-  const auto at = text.find_first_of("<>");
-  if (at == std::string::npos) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--fail-if '{}': expected METRIC>VALUE with one of > >= < <=", text));
-  }
-  const bool or_equal = at + 1 < text.size() && text[at + 1] == '=';
-  if (text[at] == '>') {
-    out.op = or_equal ? Threshold::Op::kGreaterEqual : Threshold::Op::kGreater;
-  } else {
-    out.op = or_equal ? Threshold::Op::kLessEqual : Threshold::Op::kLess;
-  }
-  const std::string_view metric = trimmed(std::string_view(text).substr(0, at));
-  const std::string_view value = trimmed(std::string_view(text).substr(at + (or_equal ? 2 : 1)));
-  out.column = column_index(metric);
-  if (out.column < 0) {
-    std::vector<std::string> keys;
-    for (const Column& column : columns()) keys.emplace_back(column.key);
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--fail-if '{}': there is no metric '{}'; known are {}", text, metric,
-                            joined(keys, ", ")));
-  }
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out.limit);
-  if (error != std::errc{} || end != value.data() + value.size() || std::isnan(out.limit)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--fail-if '{}': '{}' is not a number", text, value));
-  }
-  return out;
+std::vector<std::string> metric_names() {
+  std::vector<std::string> keys;
+  for (const Column& column : columns()) keys.emplace_back(column.key);
+  return keys;
 }
 
 // Flags count as 0 and 1; null and text have no number.
@@ -97,10 +39,10 @@ bool check_thresholds(const Report& report, const std::vector<Threshold>& thresh
   bool failed = false;
   for (const Threshold& threshold : thresholds) {
     for (const Row& row : report.results) {
-      const auto column = static_cast<std::size_t>(threshold.column);
+      const auto column = static_cast<std::size_t>(column_index(threshold.metric));
       const auto value = number(row.figures.at(column));
       const std::string_view key = columns()[column].key;
-      if (value ? !threshold.exceeded_by(*value) : lossless(row)) continue;
+      if (value ? !threshold.holds(*value) : lossless(row)) continue;
       failed = true;
       const std::string place = fmt::format("for {}:{} with {}", row.file, row.tensor, row.recipe);
       complain(value ? fmt::format("{} holds {}: {} is {}", threshold.text, place, key, *value)
@@ -128,46 +70,8 @@ Output parse_output(const std::string& path) {
   throw Error(ErrorKind::kUsage, fmt::format("--out {}: the ending must be .json or .csv", path));
 }
 
-// Before hours of work: a directory that is missing or cannot be written is an error now. The probe
-// file has a temporary name and is removed at once; an existing target stays as it is.
-void check_writable(const Output& output) {
-  if (std::error_code ignored; std::filesystem::is_directory(output.path, ignored)) {
-    throw Error(ErrorKind::kData, fmt::format("--out {}: this is a directory", output.path));
-  }
-  AtomicFile probe(output.path);
-}
-
 void write_output(const Output& output, const Report& report) {
-  const std::string text = output.render(report, provenance());
-  AtomicFile file(output.path);
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
-// --memory 64M: bytes, or units of 1024^n.
-std::int64_t parse_memory(const std::string& text) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::kUsage, fmt::format("--memory '{}': {}; the least is {}M", text, why,
-                                               kMemoryPerThread >> 20));
-  };
-  constexpr std::string_view kUnits = "KMGT";
-  std::int64_t bytes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
-  if (error == std::errc::result_out_of_range) refuse("this exceeds 64 bits");
-  std::string unit(rest, end);
-  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  if (unit.ends_with('B')) unit.pop_back();
-  if (unit.size() == 2 && unit[1] == 'I') unit.pop_back();
-  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit) + 1;
-  if (error != std::errc{} || unit.size() > 1 || power > kUnits.size()) {
-    refuse("expected a whole number with K, M, G, T or nothing behind it (1024-based)");
-  }
-  for (std::size_t i = 0; i < power; ++i) {
-    if (__builtin_mul_overflow(bytes, std::int64_t{1024}, &bytes)) refuse("this exceeds 64 bits");
-  }
-  if (bytes < kMemoryPerThread) refuse("one thread needs more");
-  return bytes;
+  write_file(output.path, output.render(report, provenance()));
 }
 
 struct AnalyzeArguments : CommonOptions {
@@ -187,7 +91,9 @@ int run_analyze(AnalyzeArguments& arguments) {
   AnalyzeOptions options;
   options.recipes = parse_recipe_options(arguments.recipes, arguments);
   std::vector<Threshold> thresholds;
-  for (const std::string& text : arguments.fail_if) thresholds.push_back(parse_threshold(text));
+  for (const std::string& text : arguments.fail_if) {
+    thresholds.push_back(parse_threshold(text, metric_names()));
+  }
   options.memory_bytes = parse_memory(arguments.memory);
   std::vector<Operand> operands;
   for (const std::string& file : arguments.files) operands.push_back(parse_operand(file));
@@ -199,7 +105,7 @@ int run_analyze(AnalyzeArguments& arguments) {
       throw Error(ErrorKind::kUsage, fmt::format("--out {}: given twice", path));
     }
     refuse_out_as_input(path, operands, arguments.dtype_hint);
-    check_writable(outputs.back());
+    check_writable(outputs.back().path);
   }
 
   Progress progress(arguments.quiet);
@@ -261,12 +167,7 @@ void add_analyze(CLI::App& app, int& exit_code) {
   add_filter(*sub, arguments->filter);
   add_recipe_files(*sub, *arguments);
   add_arithmetic_options(*sub, *arguments);
-  sub->add_option("--memory", arguments->memory,
-                  fmt::format("upper limit, with K, M or G (1024-based); {}M or more for each "
-                              "thread, else fewer run",
-                              kMemoryPerThread >> 20))
-      ->type_name("SIZE")
-      ->capture_default_str();
+  add_memory(*sub, arguments->memory);
   sub->add_option("--percentiles", arguments->percentiles,
                   "of every 16th strip of 64 blocks, or of all elements")
       ->check(CLI::IsMember({"sample", "full"}))

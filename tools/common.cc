@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <filesystem>
 
@@ -229,6 +231,53 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
   }
 }
 
+void check_writable(const std::string& path) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorKind::kData, fmt::format("--out {}: this is a directory", path));
+  }
+  AtomicFile probe(path);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+void add_memory(CLI::App& app, std::string& text) {
+  app.add_option("--memory", text,
+                 fmt::format("upper limit, with K, M or G (1024-based); {}M or more for each "
+                             "thread, else fewer run",
+                             kMemoryPerThread >> 20))
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+std::int64_t parse_memory(const std::string& text) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kUsage, fmt::format("--memory '{}': {}; the least is {}M", text, why,
+                                               kMemoryPerThread >> 20));
+  };
+  constexpr std::string_view kUnits = "KMGT";
+  std::int64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
+  if (error == std::errc::result_out_of_range) refuse("this exceeds 64 bits");
+  std::string unit(rest, end);
+  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (unit.ends_with('B')) unit.pop_back();
+  if (unit.size() == 2 && unit[1] == 'I') unit.pop_back();
+  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit) + 1;
+  if (error != std::errc{} || unit.size() > 1 || power > kUnits.size()) {
+    refuse("expected a whole number with K, M, G, T or nothing behind it (1024-based)");
+  }
+  for (std::size_t i = 0; i < power; ++i) {
+    if (__builtin_mul_overflow(bytes, std::int64_t{1024}, &bytes)) refuse("this exceeds 64 bits");
+  }
+  if (bytes < kMemoryPerThread) refuse("one thread needs more");
+  return bytes;
+}
+
 Json sources_json(const std::vector<Report::Source>& sources) {
   Json out = Json::array();
   for (const Report::Source& source : sources) {
@@ -252,6 +301,19 @@ RecipeFiles load_recipe_files(const CommonOptions& options) {
   if (!options.format_file.empty()) files.library = load_format_file(options.format_file);
   if (!options.rcp_table.empty()) files.rcp_table = load_rcp_table(options.rcp_table);
   return files;
+}
+
+std::string explain_options(const CommonOptions& options) {
+  std::string out;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty())
+      out += fmt::format("{}{} {}", out.empty() ? "" : " ", option, shell_word(value));
+  };
+  if (options.axis != -1) out = fmt::format("--axis={}", options.axis);
+  add("--dtype", options.dtype_hint);
+  add("--rcp-table", options.rcp_table);
+  add("--format-file", options.format_file);
+  return out;
 }
 
 namespace {

@@ -79,6 +79,16 @@ Operand parse_operand(const std::string& text);
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
                          const std::string& dtype_hint);
 
+// Before hours of work: a directory that is missing or cannot be written is an error now. The probe
+// file has a temporary name and is removed at once; an existing target stays as it is.
+void check_writable(const std::string& path);
+// The file appears whole or not at all.
+void write_file(const std::string& path, const std::string& text);
+
+// --memory 64M: bytes, or units of 1024^n. Throws Error(kUsage) below kMemoryPerThread.
+void add_memory(CLI::App& app, std::string& text);
+std::int64_t parse_memory(const std::string& text);
+
 // "sources" of the JSON output.
 Json sources_json(const std::vector<Report::Source>& sources);
 
@@ -89,6 +99,8 @@ struct RecipeFiles {
 };
 void add_recipe_files(CLI::App& app, CommonOptions& options);
 RecipeFiles load_recipe_files(const CommonOptions& options);
+// The options among these that `fp4scope explain` needs to see the same blocks; "" for none.
+std::string explain_options(const CommonOptions& options);
 // Parses recipes of the command line; --verbose prints their forms and why backends refuse them.
 // Error(kUsage) for a file that none of them uses.
 std::vector<Recipe> parse_recipe_options(const std::vector<std::string>& texts,
@@ -98,6 +110,12 @@ std::vector<Recipe> parse_recipe_options(const std::vector<std::string>& texts,
 void add_formats(CLI::App& app, int& exit_code);
 void add_info(CLI::App& app, int& exit_code);
 void add_analyze(CLI::App& app, int& exit_code);
+void add_agree(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
+void add_identify(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_golden(CLI::App& app, int& exit_code);
+void add_gen(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_dequantize(CLI::App& app, int& exit_code);
 

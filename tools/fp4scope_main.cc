@@ -44,6 +44,8 @@ int run(int argc, char** argv) {
   add_formats(app, exit_code);
   add_info(app, exit_code);
   add_analyze(app, exit_code);
+  add_agree(app, exit_code);
+  add_verify(app, exit_code);
   add_quantize(app, exit_code);
   add_dequantize(app, exit_code);
 

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <system_error>
 
 namespace fp4scope {
@@ -78,6 +81,23 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     text += std::to_string(extent);
   }
   return text + ']';
+}
+
+std::string shell_word(const std::string& text) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::strchr("_-./:=,@%+", c) != nullptr;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return text;
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
 }
 
 std::string system_message(int error_number) {

@@ -14,6 +14,8 @@ std::string printable(std::string_view text, std::size_t limit = 4096);
 std::string in_quotes(std::string_view text, std::size_t limit = 120);
 // "[2, 32]", "[]" for 0-d.
 std::string shape_text(const std::vector<std::int64_t>& shape);
+// The text as one word of a POSIX shell, for commands that a sentence proposes.
+std::string shell_word(const std::string& text);
 // The system's text for an errno value, without the shared buffer of strerror.
 std::string system_message(int error_number);
 

@@ -1,0 +1,226 @@
+// verify_cases.cc: see verify_cases.h.
+#include "analysis/compare/verify_cases.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/analyze.h"
+#include "analysis/io/message.h"
+#include "analysis/tiles.h"
+#include "sim/error.h"
+
+namespace fp4scope {
+namespace {
+
+struct TextKey {
+  const char* name;
+  std::string VerifyCase::*field;
+  bool is_operand;
+};
+constexpr TextKey kTextKeys[] = {
+    {"name", &VerifyCase::name, false},      {"recipe", &VerifyCase::recipe, false},
+    {"input", &VerifyCase::input, true},     {"codes", &VerifyCase::codes, true},
+    {"scales", &VerifyCase::scales, true},   {"choice", &VerifyCase::choice, true},
+    {"fake", &VerifyCase::fake, true},       {"outer_scale", &VerifyCase::outer_scale, true},
+    {"amax", &VerifyCase::amax, true},       {"layout", &VerifyCase::layout, false},
+    {"nibbles", &VerifyCase::nibbles, false}};
+
+std::string keys_text() {
+  std::string out;
+  for (const TextKey& key : kTextKeys) out += std::string(key.name) + ", ";
+  return out + "axis";
+}
+
+VerifyCase case_of_line(const nlohmann::json& line, const std::filesystem::path& folder,
+                        const VerifyCase& defaults, const std::string& where) {
+  VerifyCase job = defaults;
+  for (const auto& [name, value] : line.items()) {
+    if (name == "axis") {
+      if (!value.is_number_integer()) {
+        throw Error(ErrorKind::kData, fmt::format("{}: axis is not an integer", where));
+      }
+      job.axis = value.get<int>();
+      continue;
+    }
+    const auto* key = std::find_if(std::begin(kTextKeys), std::end(kTextKeys),
+                                   [&](const TextKey& k) { return name == k.name; });
+    if (key == std::end(kTextKeys)) {
+      throw Error(ErrorKind::kData, fmt::format("{}: unknown key {}; the keys are {}", where,
+                                                in_quotes(name), keys_text()));
+    }
+    if (!value.is_string()) {
+      throw Error(ErrorKind::kData, fmt::format("{}: {} is not a text", where, name));
+    }
+    std::string text = value.get<std::string>();
+    if (key->is_operand && !text.empty() && text.front() != '/') text = (folder / text).string();
+    job.*(key->field) = std::move(text);
+  }
+  if (job.recipe.empty() || job.input.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{}: expected a recipe and an input, found {}", where,
+                                              job.recipe.empty() ? "no recipe" : "no input"));
+  }
+  return job;
+}
+
+std::string xml_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        // XML 1.0 has no other control characters.
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<VerifyCase> read_cases(const std::string& path, const VerifyCase& defaults) {
+  std::ifstream file(path);
+  if (!file) {
+    throw Error(ErrorKind::kData,
+                fmt::format("cannot read {}: {}", printable(path), system_message(errno)));
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::vector<VerifyCase> cases;
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}: line {}", printable(path), number);
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+    if (!line.is_object()) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{}: expected a JSON object, found {}", where, in_quotes(text)));
+    }
+    cases.push_back(case_of_line(line, folder, defaults, where));
+    if (cases.back().name.empty()) cases.back().name = fmt::format("line {}", number);
+  }
+  if (cases.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{} holds no case", printable(path)));
+  }
+  return cases;
+}
+
+std::vector<VerifyCase> golden_cases(const std::string& path, const VerifyCase& defaults,
+                                     SourceCache& sources) {
+  const TensorSource& source = sources.open_file(path);
+  std::set<std::string> names;
+  for (const TensorInfo& tensor : source.tensors()) names.insert(tensor.name);
+  VerifyCase base = defaults;
+  for (const auto& [key, value] : source.metadata()) {
+    if (key == "recipe" && base.recipe.empty()) base.recipe = value;
+  }
+  if (base.recipe.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{}: __metadata__ states no recipe; give one with -r",
+                                              printable(path)));
+  }
+  std::vector<VerifyCase> cases;
+  for (const TensorInfo& tensor : source.tensors()) {
+    if (!tensor.name.ends_with(".x")) continue;
+    const std::string name = tensor.name.substr(0, tensor.name.size() - 2);
+    const auto operand = [&](const char* suffix) {
+      return names.contains(name + suffix) ? path + ":" + name + suffix : std::string();
+    };
+    VerifyCase job = base;
+    job.name = name;
+    job.input = operand(".x");
+    job.codes = operand(".codes");
+    job.scales = operand(".scales");
+    job.choice = operand(".choice");
+    job.amax = operand(".amax");
+    job.outer_scale = operand(".outer_scale");
+    job.fake = operand(".values");
+    cases.push_back(std::move(job));
+  }
+  if (cases.empty()) {
+    throw Error(ErrorKind::kData, fmt::format("{} holds no case: expected tensors NAME.x with "
+                                              "NAME.codes, as fp4scope golden writes them",
+                                              printable(path)));
+  }
+  return cases;
+}
+
+std::vector<VerifyOutcome> verify_all(const std::vector<VerifyCase>& cases,
+                                      const VerifyOptions& options, SourceCache& sources) {
+  std::vector<VerifyOutcome> outcomes(cases.size());
+  VerifyOptions one = options;
+  if (cases.size() > 1) {
+    one.threads = 1;
+    one.progress = nullptr;
+  }
+  std::int64_t done = 0;
+  const auto body = [&](std::int64_t i, int) {
+    const VerifyCase& job = cases[static_cast<std::size_t>(i)];
+    VerifyOutcome& outcome = outcomes[static_cast<std::size_t>(i)];
+    outcome.name = job.name.empty() ? job.input : job.name;
+    try {
+      outcome.result = verify(job, one, sources);
+    } catch (const Error& e) {
+      if (options.stop != nullptr && *options.stop) throw;
+      outcome.error = ErrorRecord{split_operand(job.input).file, split_operand(job.input).tensor,
+                                  e.what(), e.exit_code()};
+    }
+    if (cases.size() < 2 || !options.progress) return;
+#pragma omp critical(fp4scope_cases_progress)
+    options.progress(++done, std::ssize(cases));
+  };
+  const int threads = cases.size() > 1 ? thread_count(options.threads) : 1;
+  if (!for_each_tile(std::ssize(cases), threads, options.stop, body)) {
+    throw Error(ErrorKind::kData, "interrupted");
+  }
+  return outcomes;
+}
+
+std::string junit_xml(const std::vector<VerifyOutcome>& outcomes) {
+  std::size_t failures = 0, errors = 0;
+  for (const VerifyOutcome& o : outcomes) {
+    errors += o.error ? 1 : 0;
+    failures += o.result && !o.result->agrees() ? 1 : 0;
+  }
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  out += fmt::format(
+      "<testsuites>\n<testsuite name=\"fp4scope verify\" tests=\"{}\" failures=\"{}\" "
+      "errors=\"{}\" skipped=\"0\">\n",
+      outcomes.size(), failures, errors);
+  for (const VerifyOutcome& o : outcomes) {
+    const std::string recipe = o.result ? o.result->inputs.recipe : "";
+    out += fmt::format("<testcase classname=\"{}\" name=\"{}\"",
+                       xml_text(recipe.empty() ? "fp4scope" : recipe), xml_text(printable(o.name)));
+    if (o.error) {
+      out += fmt::format("><error message=\"{}\"/></testcase>\n", xml_text(o.error->message));
+    } else if (!o.result->agrees()) {
+      out += fmt::format("><failure message=\"{}\">", xml_text(summary_of(*o.result)));
+      for (const DifferingBlock& block : o.result->first) {
+        out += xml_text(to_text(block, o.result->recipe, o.result->recipe, {"expected", "found"}));
+      }
+      out += "</failure></testcase>\n";
+    } else {
+      out += "/>\n";
+    }
+  }
+  return out + "</testsuite>\n</testsuites>\n";
+}
+
+}  // namespace fp4scope

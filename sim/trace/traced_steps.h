@@ -1,0 +1,19 @@
+// traced_steps.h: words and questions about codes that recordings and traces share. Private to
+// sim/trace.
+#pragma once
+#include <string>
+
+#include "formats/contracts/common_options.h"
+#include "formats/lut.h"
+
+namespace fp4scope {
+
+// "RNE", "RNA", "RHZ", "RTZ", "SR".
+const char* rounding_name(Rounding rounding);
+
+// Whether v lies exactly between two neighbouring finite codes. By a search over all codes, so that
+// the answer does not share a line with encode(). Formats of up to 8 bits, and BF16.
+bool is_tie_of(MinifloatSpec spec, float v);
+bool is_tie_of(const Lut& lut, float v);
+
+}  // namespace fp4scope
