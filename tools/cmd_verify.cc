@@ -7,6 +7,7 @@
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
+#include "identify_text.h"
 
 namespace fp4scope::tools {
 namespace {
@@ -66,10 +67,39 @@ std::string result_text(const VerifyResult& r) {
   return out;
 }
 
-std::string as_text(const std::vector<VerifyOutcome>& outcomes) {
+// What --suggest found for a case that differs.
+struct Suggestion {
+  std::optional<IdentifyResult> result;
+  std::string error;
+};
+std::vector<Suggestion> suggestions_of(const std::vector<VerifyCase>& cases,
+                                       const std::vector<VerifyOutcome>& outcomes,
+                                       const VerifyOptions& options, SourceCache& sources) {
+  std::vector<Suggestion> out(cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!outcomes[i].result || outcomes[i].result->agrees()) continue;
+    IdentifyOptions job;
+    job.job = cases[i];
+    job.job.layout.clear();
+    job.job.nibbles.clear();
+    job.more = {outcomes[i].result->recipe};
+    job.verify = options;
+    job.verify.progress = nullptr;
+    try {
+      out[i].result = identify(job, sources);
+    } catch (const Error& e) {
+      out[i].error = e.what();
+    }
+  }
+  return out;
+}
+
+std::string as_text(const std::vector<VerifyOutcome>& outcomes,
+                    const std::vector<Suggestion>& suggestions) {
   std::string out;
   std::size_t equal = 0, different = 0, errors = 0, warned = 0;
-  for (const VerifyOutcome& o : outcomes) {
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const VerifyOutcome& o = outcomes[i];
     if (o.error) {
       ++errors;
       if (outcomes.size() > 1) out += fmt::format("{}: ERROR\n", printable(o.name));
@@ -79,6 +109,11 @@ std::string as_text(const std::vector<VerifyOutcome>& outcomes) {
     ++(o.result->agrees() ? equal : different);
     // Of many cases those that are equal are only counted.
     if (outcomes.size() == 1 || !o.result->agrees()) out += result_text(*o.result);
+    if (suggestions.empty()) continue;
+    if (suggestions[i].result) out += "identify: " + identify_text(*suggestions[i].result);
+    if (!suggestions[i].error.empty()) {
+      out += wrapped("identify:", printable(suggestions[i].error), 10);
+    }
   }
   if (outcomes.size() == 1) return out;
   return out + fmt::format("{} cases: {} equal, {} different, {} errors; {} with warnings\n",
@@ -135,10 +170,15 @@ Json result_json(const VerifyResult& r) {
   return out;
 }
 
-std::string as_json(const std::vector<VerifyOutcome>& outcomes, const SourceCache& sources) {
+std::string as_json(const std::vector<VerifyOutcome>& outcomes,
+                    const std::vector<Suggestion>& suggestions, const SourceCache& sources) {
   Json out = json_envelope(provenance());
-  for (const VerifyOutcome& o : outcomes) {
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const VerifyOutcome& o = outcomes[i];
     if (o.result) out["results"].push_back(result_json(*o.result));
+    if (o.result && !suggestions.empty() && suggestions[i].result) {
+      out["results"].back()["suggestion"] = identify_json(*suggestions[i].result);
+    }
     if (!o.error) continue;
     Json error = to_json(*o.error);
     error["name"] = o.name;
@@ -196,6 +236,8 @@ int run_verify(Options& options) {
   }
   const std::vector<VerifyOutcome> outcomes = verify_all(cases, run, sources);
   progress.clear();
+  const std::vector<Suggestion> suggestions =
+      options.suggest ? suggestions_of(cases, outcomes, run, sources) : std::vector<Suggestion>{};
 
   int exit_code = 0;
   const auto failed = [&](int code) { exit_code = std::max(exit_code, code); };
@@ -208,7 +250,7 @@ int run_verify(Options& options) {
     }
   };
   if (!options.junit.empty()) write(options.junit, junit_xml(outcomes));
-  if (!options.out.empty()) write(options.out, as_json(outcomes, sources));
+  if (!options.out.empty()) write(options.out, as_json(outcomes, suggestions, sources));
   for (const VerifyOutcome& o : outcomes) {
     if (o.error) {
       complain(outcomes.size() > 1 ? o.name + ": " + o.error->message : o.error->message);
@@ -217,7 +259,8 @@ int run_verify(Options& options) {
       failed(kExitThreshold);
     }
   }
-  write_stdout(options.json ? as_json(outcomes, sources) : as_text(outcomes));
+  write_stdout(options.json ? as_json(outcomes, suggestions, sources)
+                            : as_text(outcomes, suggestions));
   return exit_code;
 }
 

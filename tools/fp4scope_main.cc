@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   add_analyze(app, exit_code);
   add_agree(app, exit_code);
   add_verify(app, exit_code);
+  add_identify(app, exit_code);
   add_quantize(app, exit_code);
   add_dequantize(app, exit_code);
 

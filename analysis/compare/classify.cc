@@ -302,9 +302,13 @@ BlockVerdict BlockClassifier::classify(const Tile& x, const TileSpan& span, cons
     b.found_scale = found.tile->scales.data() + b.at * bytes;
     b.scale_differs = !std::equal(b.scale, b.scale + bytes, b.found_scale);
     if (b.scale_differs) {
-      const int before = verdict.accepted;
-      count(class_of_scale(b), is_inside, verdict);
-      if (is_inside && verdict.accepted == before) verdict.scales = 1;
+      const DifferenceClass c = class_of_scale(b);
+      count(c, is_inside, verdict);
+      if (is_inside) verdict.scales = 1;
+      if (is_inside && c == DifferenceClass::kScaleOffByOne) {
+        const std::int64_t n = recipe_.family == Family::kHif4 ? 1 : bytes;
+        verdict.one_above = little_endian(b.found_scale, n) > little_endian(b.scale, n) ? 1 : 0;
+      }
     }
   }
   if (found.choices != nullptr) {

@@ -14,6 +14,7 @@ struct BlockVerdict {
   int choices = 0;   // 0 or 1
   int padding = 0;   // elements and scales beyond the input
   int accepted = 0;
+  int one_above = 0;  // the found scale is the next code above the expected one
   std::array<int, kDifferenceClasses> classes{};
   bool differs() const { return elements + scales + choices + padding > 0; }
   std::string what() const;  // "choice flipped, 5 elements follow the scale"

@@ -190,6 +190,18 @@ Block filled_block(const BlockLab& lab, Fill fill, std::int64_t step, std::int64
   return block;
 }
 
+Block random_block(const BlockLab& lab, float peak, std::int64_t position, Random& random) {
+  Block block(static_cast<std::size_t>(lab.elements()));
+  const float spread = random.coin() ? 1.0f : 0.5f;
+  for (float& v : block) {
+    const float u = random.unit();
+    v = lab.grid().toward_zero(peak * spread * (random.coin() ? u : u * u));
+    if (random.coin()) v = -v;
+  }
+  block[static_cast<std::size_t>(position)] = random.coin() ? peak : -peak;
+  return block;
+}
+
 std::vector<Threshold> scale_thresholds(const BlockLab& lab, Fill fill, std::int64_t least,
                                         std::int64_t most, std::size_t limit) {
   struct Search {
@@ -250,19 +262,6 @@ std::vector<Threshold> scale_thresholds(const BlockLab& lab, Fill fill, std::int
 }
 
 namespace {
-
-// Magnitudes between 2^-6 of the peak and the peak, of both signs, like those of real data.
-Block random_block(const BlockLab& lab, float peak, std::int64_t position, Random& random) {
-  Block block(static_cast<std::size_t>(lab.elements()));
-  const float spread = random.coin() ? 1.0f : 0.5f;
-  for (float& v : block) {
-    const float u = random.unit();
-    v = lab.grid().toward_zero(peak * spread * (random.coin() ? u : u * u));
-    if (random.coin()) v = -v;
-  }
-  block[static_cast<std::size_t>(position)] = random.coin() ? peak : -peak;
-  return block;
-}
 
 // First result that differs from the one before it, in groups of `group`; 0 for none.
 std::vector<std::size_t> first_changes(const std::vector<BlockResult>& results, std::size_t group) {

@@ -92,6 +92,9 @@ enum class Fill {
 };
 Block filled_block(const BlockLab& lab, Fill fill, std::int64_t step, std::int64_t position);
 
+// Magnitudes up to the peak, of both signs, like those of real data; the peak at `position`.
+Block random_block(const BlockLab& lab, float peak, std::int64_t position, Random& random);
+
 // Where the block scale (or the choice) changes as the maximum grows from `least` to `most` steps;
 // at most `limit` of them, evenly chosen, in rising order. The position of the maximum moves
 // through the block.
@@ -106,15 +109,8 @@ std::vector<Threshold> state_thresholds(const BlockLab& lab, float peak, std::si
 
 // Blocks with the maximum `peak` whose other elements sit on both sides of the threshold between
 // each pair of adjacent codes, of either sign, and on the midpoint of the decoded values.
-// `level`: how many one-bit levels multiply the elements, 0 for formats without.
-std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level);
-
-// The codes of an element in the order of their values, equal values (+-0) under one rank; codes
-// without a finite value have rank -1. From decoding them under an ordinary block.
-struct CodeOrder {
-  std::vector<int> rank;  // by code
-  int ranks = 0;
-};
-CodeOrder code_order(const BlockLab& lab, const BlockResult& result);
+// `level`: how many one-bit levels multiply the elements, 0 for formats without. `choice`: of
+// recipes that choose, the candidate that the blocks take; the other elements are exact under it.
+std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level, int choice);
 
 }  // namespace fp4scope

@@ -157,6 +157,22 @@ void add_band(const Recipe& recipe, SourceType source, std::vector<Probe>& probe
   probes.push_back(std::move(probe));
 }
 
+// bf16: numbers beside and on the midpoints of BF16, with even and odd neighbours, in every binade.
+void add_bf16_ties(SourceType source, std::vector<Probe>& probes) {
+  const SourceGrid grid(source);
+  std::vector<float> x;
+  for (std::uint32_t field = 0; field < 255; ++field) {
+    for (const std::uint32_t low : {0x7fffu, 0x8000u, 0x8001u, 0x17fffu, 0x18000u, 0x18001u}) {
+      const std::uint32_t sign = field % 2 << 31;
+      x.push_back(grid.toward_zero(std::bit_cast<float>(sign | field << 23 | low)));
+    }
+  }
+  x.resize(64 * 24);
+  Probe probe = shaped("ties", "midpoints of BF16 and the steps beside them", 24, 64, source);
+  probe.x = std::move(x);
+  probes.push_back(std::move(probe));
+}
+
 }  // namespace
 
 void add_blocks(const BlockLab& lab, const std::string& name, const std::string& what,
@@ -199,6 +215,7 @@ void add_shapes(const Recipe& recipe, SourceType source, std::vector<Probe>& pro
   fill_rows(random, 3);
   probes.push_back(std::move(random));
   if (recipe.is_2d()) add_band(recipe, source, probes);
+  if (recipe.family == Family::kPass) add_bf16_ties(source, probes);
   if (recipe.ragged() == Ragged::kError || recipe.rht.size != 0) return;
   for (const std::int64_t tail : {std::int64_t{1}, block / 2, block - 1}) {
     Probe ragged = shaped(fmt::format("ragged-{}", tail),

@@ -3,14 +3,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/compare/code_order.h"
 #include "analysis/compare/probe_blocks.h"
 
 namespace fp4scope {
 namespace {
 
-// Where three neighbouring elements of a block may be put without changing its scales.
+// Where neighbouring elements of a block may be put without changing its scales.
 struct Slot {
   std::size_t block, element;
+  // Two where a third one on a tie would turn the choice of the block over.
+  std::size_t width = 3;
 };
 struct Layout {
   std::vector<Block> blocks;
@@ -42,6 +45,33 @@ void add_plain_block(const BlockLab& lab, float peak, Layout& layout) {
     layout.slots.push_back({index, i});
     i += 3;
   }
+}
+
+// Recipes with a choice: a block that takes `choice` and whose other elements decode exactly under
+// it, so that two elements on ties do not turn it over. Empty when none is found.
+Block steady_block(const BlockLab& lab, float peak, int choice) {
+  Random random(0x13198a2e03707344u);
+  const std::uint32_t codes = lab.recipe().format.element.code_count();
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    Block block = random_block(lab, peak, 0, random);
+    const BlockResult first = lab.run({block})[0];
+    if (first.is_refused || first.choice != choice) continue;
+    std::vector<std::vector<float>> values;
+    for (std::uint32_t c = 0; c < codes; ++c)
+      values.push_back(lab.decoded(first, static_cast<std::uint8_t>(c)));
+    for (std::size_t i = 1; i < block.size(); ++i) {
+      const float v = lab.grid().toward_zero(values[random.below(codes)][i]);
+      if (std::isfinite(v) && std::fabs(v) <= std::fabs(peak)) block[i] = v;
+    }
+    const BlockResult second = lab.run({block})[0];
+    if (second.same_state(first)) return block;
+  }
+  return {};
+}
+void add_steady_block(const Block& block, Layout& layout) {
+  const std::size_t index = layout.blocks.size();
+  layout.blocks.push_back(block);
+  layout.slots.push_back({index, 1 + index % (block.size() - 2), 2});
 }
 
 // One-bit levels: each innermost group has a local maximum that sets the wanted bits, and the rest
@@ -83,7 +113,7 @@ void put(const BlockLab& lab, std::vector<Block>& blocks, const Search& s, std::
   blocks[s.slot.block][s.slot.element + offset] = lab.grid().value(step);
 }
 void put_all(const BlockLab& lab, std::vector<Block>& blocks, const Search& s, std::int64_t step) {
-  for (std::size_t i = 0; i < 3; ++i) put(lab, blocks, s, step, i);
+  for (std::size_t i = 0; i < s.slot.width; ++i) put(lab, blocks, s, step, i);
 }
 
 // Adjacent steps between which the code leaves that of the low end.
@@ -115,38 +145,21 @@ void place(const BlockLab& lab, std::vector<Block>& blocks, const Search& s) {
   if (third == s.high) third = s.high + 1;
   put(lab, blocks, s, s.low, 0);
   put(lab, blocks, s, s.high, 1);
-  put(lab, blocks, s, third, 2);
+  if (s.slot.width > 2) put(lab, blocks, s, third, 2);
 }
 
 }  // namespace
 
-CodeOrder code_order(const BlockLab& lab, const BlockResult& result) {
-  const MinifloatSpec& element = lab.recipe().format.element;
-  const std::uint32_t codes = std::min<std::uint32_t>(256, element.code_count());
-  std::vector<float> values;
-  for (std::uint32_t c = 0; c < codes; ++c)
-    values.push_back(lab.decoded(result, static_cast<std::uint8_t>(c)).back());
-  std::vector<float> finite;
-  for (const float v : values)
-    if (std::isfinite(v)) finite.push_back(v);
-  std::sort(finite.begin(), finite.end());
-  finite.erase(std::unique(finite.begin(), finite.end()), finite.end());
-  CodeOrder order;
-  order.ranks = static_cast<int>(finite.size());
-  for (const float v : values) {
-    const auto at = std::lower_bound(finite.begin(), finite.end(), v);
-    order.rank.push_back(std::isfinite(v) ? static_cast<int>(at - finite.begin()) : -1);
-  }
-  return order;
-}
-
-std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level) {
+std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level, int choice) {
   const Recipe& recipe = lab.recipe();
   if (recipe.code_bytes() != 1) return {};
-  const Block first = filled_block(lab, Fill::kMixed, lab.grid().step(peak), 0);
+  const bool chooses = recipe.chooses();
+  const Block first = chooses ? steady_block(lab, peak, choice)
+                              : filled_block(lab, Fill::kMixed, lab.grid().step(peak), 0);
+  if (first.size() < 4) return {};
   const BlockResult probe = lab.run({first})[0];
   if (probe.is_refused) return {};
-  const CodeOrder order = code_order(lab, probe);
+  const CodeOrder order = code_order(recipe, recipe.nvfp4.int4_candidate && probe.choice != 0);
   float top = 0;  // largest magnitude without one-bit levels
   if (lab.has_micro_levels()) {
     BlockResult bare = probe;
@@ -161,7 +174,9 @@ std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level) {
   const auto wanted = static_cast<std::size_t>(std::max(0, order.ranks - 1));
   while (layout.slots.size() < wanted) {
     const std::size_t before = layout.slots.size();
-    if (lab.has_micro_levels()) {
+    if (chooses) {
+      add_steady_block(first, layout);
+    } else if (lab.has_micro_levels()) {
       add_level_block(lab, peak, top, level, layout);
     } else {
       add_plain_block(lab, peak, layout);

@@ -78,20 +78,18 @@ class Thresholds {
     std::vector<float> list;
     for (std::size_t i = 0; i < std::min(wanted, thresholds_.size()); ++i)
       list.push_back(peak_of(thresholds_[(2 * i + 1) * thresholds_.size() / (2 * wanted)].below));
-    if (list.empty()) {
-      const std::int64_t top = lab_.grid().largest();
-      if (lab_.amax() != 0) return {lab_.amax()};
-      for (const std::int64_t step : {top / 2, top / 3, top / 2 + lab_.grid().binade() / 3})
-        list.push_back(lab_.grid().value(step));
-    }
-    return list;
+    if (!list.empty()) return list;
+    if (lab_.amax() != 0) return {lab_.amax()};
+    const SourceGrid& grid = lab_.grid();
+    return {grid.value(grid.largest()), grid.toward_zero(2.875f), grid.toward_zero(0.0013f)};
   }
   void add_ties(std::vector<Probe>& probes) {
     std::vector<Block> blocks;
     const int levels = lab_.has_micro_levels() ? 3 : 1;
+    const int choices = lab_.recipe().chooses() ? 2 : 1;
     for (const float peak : peaks()) {
-      for (int level = 0; level < levels; ++level) {
-        const std::vector<Block> some = tie_blocks(lab_, peak, level);
+      for (int i = 0; i < levels * choices; ++i) {
+        const std::vector<Block> some = tie_blocks(lab_, peak, i % levels, i / levels);
         blocks.insert(blocks.end(), some.begin(), some.end());
       }
     }

@@ -157,6 +157,7 @@ void add(const BlockVerdict& v, VerifyResult& counts) {
   counts.choices_differing += v.choices;
   counts.padding_differing += v.padding;
   counts.accepted += v.accepted;
+  counts.scales_one_above += v.one_above;
   counts.blocks_differing += v.differs() ? 1 : 0;
   for (std::size_t i = 0; i < v.classes.size(); ++i) counts.classes[i] += v.classes[i];
 }
@@ -474,6 +475,7 @@ Tally merge(std::vector<Worker>& workers, std::size_t first) {
     to.choices_differing += from.choices_differing;
     to.padding_differing += from.padding_differing;
     to.accepted += from.accepted;
+    to.scales_one_above += from.scales_one_above;
     to.blocks_differing += from.blocks_differing;
     for (std::size_t i = 0; i < to.classes.size(); ++i) to.classes[i] += from.classes[i];
     all.first.insert(all.first.end(), t.first.begin(), t.first.end());
@@ -655,6 +657,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.padding_differing = all.counts.padding_differing;
   result.blocks_differing = all.counts.blocks_differing;
   result.accepted = all.counts.accepted;
+  result.scales_one_above = all.counts.scales_one_above;
   for (std::size_t i = 0; i < result.classes.size(); ++i) {
     result.classes[i] += all.counts.classes[i];
   }

@@ -87,7 +87,8 @@ struct VerifyResult {
   std::int64_t choices_differing = 0;
   std::int64_t padding_differing = 0;
   std::array<std::int64_t, kDifferenceClasses> classes{};  // of differences that count
-  std::int64_t accepted = 0;                               // differences that --accept forgives
+  std::int64_t scales_one_above = 0;  // of kScaleOffByOne: the found code is the larger one
+  std::int64_t accepted = 0;          // differences that --accept forgives
   std::vector<DifferingBlock> first;
   // Another order under which all codes, or all scales, are as expected; empty: none, or not tried.
   std::string nibbles_found, layout_found;

@@ -41,6 +41,11 @@ TraceStep stated(std::string what, std::string expression, float value) {
   step.bits = bit_cast<std::uint32_t>(value);
   return step;
 }
+TraceStep stated(std::string what, std::string expression) {
+  TraceStep step = stated(std::move(what), std::move(expression), 0.0f);
+  step.is_number = false;
+  return step;
+}
 TraceStep amax_step(const TraceJob& job, std::uint32_t bits) {
   const float amax = bit_cast<float>(bits);
   std::string place = "no element but zeros and NaN";

@@ -22,14 +22,16 @@ enum class StepKind : std::uint8_t {
 };
 struct TraceStep {
   StepKind kind = StepKind::kRule;
-  std::string what;        // "rounded to BF16", "E4M3"; empty for operations
-  std::string expression;  // "1.2 / 6 = 0.2", "1.07 -> 0x39 = 1.125"
-  float value = 0;         // the result
-  std::uint32_t bits = 0;  // binary32 bits of `value`
-  char op = 0;             // + - * / of an operation
-  float a = 0, b = 0;      // its operands; `a` is also what a rounding or a cast gets
-  std::uint32_t code = 0;  // of a cast
-  bool is_tie = false;     // of a cast: exactly between two neighbouring codes
+  std::string what;           // "rounded to BF16", "E4M3"; empty for operations
+  std::string expression;     // "1.2 / 6 = 0.2", "1.07 -> 0x39 = 1.125"
+  float value = 0;            // the result
+  std::uint32_t bits = 0;     // binary32 bits of `value`
+  char op = 0;                // + - * / of an operation
+  float a = 0, b = 0;         // its operands; `a` is also what a rounding or a cast gets
+  std::uint32_t code = 0;     // of a cast
+  bool is_tie = false;        // of a cast: exactly between two neighbouring codes
+  bool is_saturated = false;  // of a cast: beyond what rounds to the largest code
+  bool is_number = true;      // false: a statement, `value` means nothing
 };
 
 // What is computed once for the block, in order.
@@ -48,9 +50,10 @@ struct TracedElement {
   std::vector<TraceStep> steps;  // to the code, then back to the value
   float scaled = 0;              // what the cast gets
   std::uint32_t code = 0;
-  float value = 0;   // decoded
-  double error = 0;  // value - input
-  bool tie = false;  // `scaled` lies exactly between two neighbouring codes
+  float value = 0;         // decoded
+  double error = 0;        // value - input
+  bool tie = false;        // `scaled` lies exactly between two neighbouring codes
+  bool saturated = false;  // `scaled` lies beyond what rounds to the largest code
 };
 
 // One of the two candidates of an adaptive choice, on the traced row.
@@ -69,7 +72,8 @@ struct TracedCandidate {
 // Elements under one innermost bit of a format with one-bit scales (HiF4), and that bit.
 struct TracedLevel {
   int first = 0, count = 0;  // elements of the block
-  bool has_outer = false;    // there is a bit above this one
+  bool has_outer = false;    // there is a bit above this one, for outer_count elements
+  int outer_count = 0;
   float outer_max = 0, outer_product = 0;
   std::uint32_t outer_bit = 0;
   float inner_max = 0, inner_product = 0;

@@ -39,6 +39,7 @@ void trace_pass(const TraceJob& job);
 TracePhase& add_phase(BlockTrace& trace, std::string title, std::string formula = "");
 // A step that states a fact: a rule in words with what it gives.
 TraceStep stated(std::string what, std::string expression, float value);
+TraceStep stated(std::string what, std::string expression);  // without a number
 // "the largest of ... is |-1.4|, element 2 of row 0": where the maximum of the block is. `bits` are
 // those of the magnitude.
 TraceStep amax_step(const TraceJob& job, std::uint32_t bits);
@@ -57,10 +58,15 @@ void add_element(const TraceJob& job, int index, const Encode& encode, const Dec
   TracedElement element;
   element.index = index;
   element.code = recorded(element.steps, encode);
+  // The value that an encoder takes along for an error sum: it comes again below.
+  if (!element.steps.empty() && element.steps.back().kind == StepKind::kDecode) {
+    element.steps.pop_back();
+  }
   for (const TraceStep& step : element.steps) {
     if (step.kind != StepKind::kCast) continue;
     element.scaled = step.a;
     element.tie = step.is_tie;
+    element.saturated = step.is_saturated;
   }
   element.value = recorded(element.steps, decode);
   job.out.elements.push_back(std::move(element));

@@ -163,6 +163,7 @@ void add_levels(const Group& g, const Hif4Scale<L>& scale) {
     level.first = static_cast<int>(k) * g.shape.inner;
     level.has_outer = g.shape.outer != 0;
     level.is_tested = is_greedy;
+    level.outer_count = g.shape.outer;
     float half = 1.0f;
     if (level.has_outer) {
       const auto j = static_cast<std::size_t>(level.first / g.shape.outer);

@@ -58,12 +58,11 @@ std::string rule_text(const MxPlan& p) {
 
 // A maximum as exponent and fraction, what rules on the exponent field look at.
 TraceStep parts_step(const MxAmax<S>& amax) {
-  if (amax.magnitude == 0) return stated("amax as 2^k * (1 + f)", "zero", 0.0f);
+  if (amax.magnitude == 0) return stated("amax as 2^k * (1 + f)", "zero");
+  if (amax.exponent == kMxExponentOffset) return stated("amax", "a subnormal number of binary32");
   const int k = static_cast<int>(amax.exponent) - static_cast<int>(kMxExponentOffset) - 127;
-  return stated(
-      "amax as 2^k * (1 + f)",
-      fmt::format("k = {}, f = {}", k, float_text(static_cast<float>(amax.fraction) * 0x1p-23f)),
-      static_cast<float>(k));
+  const float fraction = static_cast<float>(amax.fraction) * 0x1p-23f;
+  return stated("amax as 2^k * (1 + f)", fmt::format("k = {}, f = {}", k, float_text(fraction)));
 }
 
 const char* mode_text(std::uint32_t mode) {
@@ -88,7 +87,11 @@ MxScale<L> trace_scale(const Context& c, const MxAmax<S>& amax) {
   TracePhase& phase = add_phase(c.job.out, "block scale (E8M0 byte)", rule_text(c.plan));
   const MxAmax<L> of_lane{amax.exponent, amax.fraction, amax.magnitude, amax.is_nan, amax.is_inf};
   phase.steps.push_back(parts_step(amax));
-  if (amax.is_nan != 0) phase.steps.push_back(stated("NaN", "the block holds a NaN", 0.0f));
+  if (amax.is_nan != 0) phase.steps.push_back(stated("NaN in the block", "the key nan rules"));
+  if (amax.is_inf != 0) phase.steps.push_back(stated("infinite maximum", "the key inf rules"));
+  if (amax.magnitude == 0 && amax.is_nan == 0) {
+    phase.steps.push_back(stated("zero block", "the key zero-block rules"));
+  }
   const MxScale<L> s =
       recorded(phase.steps, [&] { return mx_scale<L>(c.plan, c.is_binary64, of_lane); });
   const float scale = e8m0_decode<S>(s.byte);
@@ -98,7 +101,7 @@ MxScale<L> trace_scale(const Context& c, const MxAmax<S>& amax) {
                   s.byte == 255 ? "NaN" : fmt::format("2^{}", static_cast<int>(s.byte) - 127)),
       scale));
   if (s.mode != static_cast<std::uint32_t>(MxMode::kScaled)) {
-    phase.steps.push_back(stated("special case", mode_text(s.mode), 0.0f));
+    phase.steps.push_back(stated("special case", mode_text(s.mode)));
   } else {
     phase.steps.push_back(stated("factor of the elements", float_text(s.inverse), s.inverse));
   }
@@ -170,9 +173,8 @@ void trace_elements(const Context& c, const MxScale<L>& s) {
       code = mx_any_element<L>(c.plan, s, o.y, o.x_bits, o.is_zero ? 1u : 0u,
                                random.empty() ? 0u : std::uint32_t{random[at]}, !random.empty(),
                                refusal);
-      const std::uint32_t cast = job.out.scale_bytes[0];
       if (s.mode != static_cast<std::uint32_t>(MxMode::kScaled)) {
-        traced::rule("special case", mode_text(s.mode), mx_decode<S>(c.plan.element, code, cast));
+        traced::statement("special case", mode_text(s.mode));
       }
       return code;
     };

@@ -97,8 +97,7 @@ void trace_outer(const Context& c) {
   const OuterScale32& outer = c.job.outer;
   const char* level = o.scale == OuterScale::kRow ? "row" : "tensor";
   if (o.scale == OuterScale::kNone) {
-    add_phase(c.out, "outer scale")
-        .steps.push_back(stated("scale=none", "no outer scale: g = 1", outer.g));
+    add_phase(c.out, "outer scale").steps.push_back(stated("scale=none", "g = 1", outer.g));
   } else {
     TracePhase& phase = add_phase(c.out, fmt::format("outer scale g of the {}", level));
     const auto amax_bits = bit_cast<std::uint32_t>(outer.amax);
@@ -238,8 +237,7 @@ Chosen trace_adaptive(const Context& c, TracedFloat bmax) {
   t6.chosen = !is_four;
   const std::uint32_t scale = nvfp4_chosen_scale<Lane<1>>(c.rules, choice);
   TracePhase& phase = add_phase(c.out, "choice");
-  phase.steps.push_back(
-      stated("errors", decision(choice, t4, t6), is_four ? choice.error4 : choice.error6));
+  phase.steps.push_back(stated("errors", decision(choice, t4, t6)));
   phase.steps.push_back(
       stated("scale byte", code_text(scale, 8),
              decode<Lane<1>>(c.rules.scale, scale & c.rules.scale.magnitude_mask())));
@@ -267,7 +265,7 @@ void trace_elements(const Context& c, const Chosen& chosen) {
     const auto encode_one = [&] {
       code = nvfp4_element<L>(c.rules, x[at], chosen.inverse, chosen.integer, byte, ignored).code;
       if (chosen.is_zero) {
-        traced::rule("zero block", "every code is 0", 0.0f);
+        traced::statement("zero block", "every code is 0");
         code = 0;
       }
       return code;

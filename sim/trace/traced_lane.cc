@@ -80,17 +80,14 @@ std::uint32_t encoded(MinifloatSpec spec, Rounding rounding, bool saturates, flo
   const bool is_random = rounding == Rounding::kStochastic;
   const bool is_tie = !is_random && is_tie_of(spec, from);
   const float value = decode<S>(spec, code);
-  const auto magnitude = static_cast<double>(bit_cast<float>(bits_of(from) & kMagnitudeMask));
+  const bool is_saturated = saturates && is_saturated_by(spec, rounding, from);
   std::string remark;
   if (is_random) remark = fmt::format(", random byte {}", random_byte);
   if (is_tie) remark = ", a tie";
-  const bool is_negative_of_unsigned = !spec.is_signed && from < 0.0f;
-  if (saturates && from == from && !is_negative_of_unsigned && !spec.is_twos_complement() &&
-      saturation_limit(spec, rounding).is_exceeded_by(magnitude)) {
-    remark = ", saturated";
-  }
+  if (is_saturated) remark = ", saturated";
   add_cast(spec_text(spec) + " " + rounding_name(rounding), from, code, spec.storage_bits(), value,
            is_tie, remark);
+  t_steps->back().is_saturated = is_saturated;
   return code;
 }
 float decoded(const char* what, std::uint32_t code, int storage_bits, float value) {
@@ -120,6 +117,9 @@ float bounded(const char* what, float v, float bound, float result) {
 void rule(const char* what, const std::string& expression, float value) {
   add(StepKind::kRule, what, expression, value);
 }
+void statement(const char* what, const std::string& expression) {
+  if (TraceStep* step = add(StepKind::kRule, what, expression, 0.0f)) step->is_number = false;
+}
 
 }  // namespace traced
 
@@ -130,6 +130,7 @@ std::uint32_t lut_encode(const Lut& lut, TracedFloat v) {
   const bool is_tie = is_tie_of(lut, v.v);
   add_cast("nearest entry", v.v, code, lut.count > 16 ? 8 : 4, lut.value[code], is_tie,
            is_tie ? ", a tie" : "");
+  if (t_steps != nullptr) t_steps->back().is_saturated = lut_excess(lut, v.v) > 1.0;
   return code;
 }
 TracedFloat add_square_once(TracedFloat e, TracedFloat d) {
@@ -187,7 +188,7 @@ template <>
 TracedFloat multiply_round_to_odd<TraceLane>(TracedFloat a, TracedFloat b) {
   const float product = multiply_round_to_odd<S>(a.v, b.v);
   const bool is_exact = static_cast<double>(a.v) * static_cast<double>(b.v) == product;
-  traced::rule(is_exact ? "exact product" : "exact product, shown rounded to odd",
+  traced::rule(is_exact ? "exact product" : "product, rounded to odd",
                fmt::format("{} * {} = {}", float_text(a.v), float_text(b.v), float_text(product)),
                product);
   return product;
@@ -265,6 +266,10 @@ TracedFloat nvfp4_mslk_power<TraceLane>(TracedFloat s) {
 template <>
 TracedFloat fp8_power_above<TraceLane>(TracedFloat s) {
   return traced::rounding("power of two at or above", s.v, fp8_power_above<S>(s.v));
+}
+template <>
+TracedFloat fp8_power_bounded<TraceLane>(TracedFloat s) {
+  return traced::rounding("power of two at or above", s.v, fp8_power_bounded<S>(s.v));
 }
 template <>
 TracedFloat fp8_power_near<TraceLane>(TracedFloat s) {

@@ -45,6 +45,7 @@ float decoded(const char* what, std::uint32_t code, int storage_bits, float valu
 float chosen(bool first, float a, float b);  // of select()
 float bounded(const char* what, float v, float bound, float result);
 void rule(const char* what, const std::string& expression, float value);
+void statement(const char* what, const std::string& expression);  // without a number
 
 }  // namespace traced
 
@@ -168,6 +169,8 @@ template <>
 TracedFloat nvfp4_mslk_power<TraceLane>(TracedFloat s);
 template <>
 TracedFloat fp8_power_above<TraceLane>(TracedFloat s);
+template <>
+TracedFloat fp8_power_bounded<TraceLane>(TracedFloat s);
 template <>
 TracedFloat fp8_power_near<TraceLane>(TracedFloat s);
 template <>

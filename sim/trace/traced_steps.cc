@@ -57,6 +57,17 @@ bool is_tie_of(const Lut& lut, float v) {
                                          [&](std::uint32_t i) { return double{lut.value[i]}; });
 }
 
+bool is_saturated_by(MinifloatSpec spec, Rounding rounding, float v) {
+  if (v != v || rounding == Rounding::kStochastic || (!spec.is_signed && v < 0.0f)) return false;
+  SaturationLimit limit = saturation_limit(spec, rounding);
+  if (v < 0.0f && spec.sign_code == SignCode::kTwosComplementFull) {
+    // One more code, of the other parity.
+    limit.limit += decode<Lane<1>>(spec, 1);
+    if (rounding == Rounding::kEven) limit.inclusive = !limit.inclusive;
+  }
+  return limit.is_exceeded_by(std::fabs(static_cast<double>(v)));
+}
+
 std::string float_text(float v) {
   if (std::isnan(v)) return "nan";
   return fmt::format("{}", v);

@@ -16,4 +16,8 @@ const char* rounding_name(Rounding rounding);
 bool is_tie_of(MinifloatSpec spec, float v);
 bool is_tie_of(const Lut& lut, float v);
 
+// Whether a saturating cast clamps v: a grid that went on would have had another code for it. False
+// for NaN, and where an unsigned format sends negative numbers to 0.
+bool is_saturated_by(MinifloatSpec spec, Rounding rounding, float v);
+
 }  // namespace fp4scope

@@ -1,0 +1,139 @@
+// identify_text.cc: see identify_text.h.
+#include "identify_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/io/message.h"
+#include "analysis/text_table.h"
+
+namespace fp4scope::tools {
+namespace {
+
+std::string orders_text(const Explanation& e) {
+  std::string out;
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  if (!e.check.inputs.codes.empty()) add("codes " + e.nibbles);
+  if (!e.check.inputs.scales.empty()) add("scales " + e.layout);
+  return out;
+}
+
+std::string explanation_text(const Explanation& e) {
+  std::string out = fmt::format("  {} (contract {})\n", to_string(e.recipe), e.recipe.contract);
+  if (const std::string orders = orders_text(e); !orders.empty()) {
+    out += fmt::format(
+        "    {}{}\n", orders,
+        e.differs_from_native ? "; the contract's own project stores them otherwise" : "");
+  }
+  return out;
+}
+
+std::string separation_text(const Separation& s) {
+  if (!s.input) {
+    return wrapped("  ", fmt::format("{} and {}: no input found that tells them apart", s.a, s.b),
+                   4);
+  }
+  const Separator& input = *s.input;
+  std::string out = wrapped("  ", fmt::format("{} and {}: {}", s.a, s.b, input.what), 4);
+  // The block in which they differ, and the amax where another element sets it.
+  constexpr std::int64_t kMost = 32;
+  std::string values;
+  float amax = 0;
+  for (const float v : input.x) amax = std::max(amax, v < 0 ? -v : v);
+  for (std::int64_t c = 0; c < std::min(input.cols, kMost); ++c) {
+    values += fmt::format("{}{:.9g}", c == 0 ? "" : ", ",
+                          input.x[static_cast<std::size_t>(input.row * input.cols + c)]);
+  }
+  out += wrapped("    x:",
+                 fmt::format("[{}, {}], row {}: {}{}; amax {:.9g}", input.rows, input.cols,
+                             input.row, values, input.cols > kMost ? ", ..." : "", amax),
+                 7);
+  return out;
+}
+
+Json explanation_json(const Explanation& e) {
+  return {{"recipe", to_string(e.recipe)},
+          {"recipe_full", to_full_string(e.recipe)},
+          {"contract", e.recipe.contract},
+          {"nibbles", e.check.inputs.codes.empty() ? Json(nullptr) : Json(e.nibbles)},
+          {"layout", e.check.inputs.scales.empty() ? Json(nullptr) : Json(e.layout)},
+          {"differs_from_native", e.differs_from_native},
+          {"elements", e.check.elements},
+          {"elements_differing", e.check.elements_differing},
+          {"scales", e.check.scales},
+          {"scales_differing", e.check.scales_differing},
+          {"blocks", e.check.blocks},
+          {"blocks_differing", e.check.blocks_differing},
+          {"outer_scales_differing", e.check.outer_scales_differing},
+          {"remainder", e.check.agrees() ? Json(nullptr) : Json(remainder_of(e.check))},
+          {"also", e.also},
+          {"without_effect", e.without_effect}};
+}
+
+}  // namespace
+
+std::string identify_text(const IdentifyResult& r) {
+  std::string out = fmt::format("{}, {} {}: {} recipes tried\n", printable(r.tensor), r.dtype,
+                                dimensions(r.shape), r.tried);
+  if (!r.explaining.empty()) {
+    out += r.explaining.size() == 1
+               ? "explains every byte:\n"
+               : fmt::format(
+                     "{} contracts explain every byte and cannot be told apart on this "
+                     "data:\n",
+                     r.explaining.size());
+    for (const Explanation& e : r.explaining) {
+      out += explanation_text(e);
+      if (!e.also.empty()) {
+        constexpr std::size_t kMost = 4;
+        std::vector<std::string> some(e.also.begin(),
+                                      e.also.begin() + std::min(kMost, e.also.size()));
+        if (e.also.size() > kMost) some.push_back(fmt::format("{} more", e.also.size() - kMost));
+        out += wrapped("    also: ", joined(some, ", "), 6);
+      }
+      if (!e.without_effect.empty()) {
+        out += wrapped("    settings without effect here: ", joined(e.without_effect, ", "), 6);
+      }
+    }
+    if (!r.separations.empty()) out += "inputs that tell them apart:\n";
+    for (const Separation& s : r.separations) out += separation_text(s);
+  } else {
+    out += "no recipe explains every byte; the best are:\n";
+    for (const Explanation& e : r.best) {
+      out += explanation_text(e);
+      out += wrapped("    unexplained: ", remainder_of(e.check), 6);
+      for (const std::string& note : e.check.notes) out += wrapped("    note: ", printable(note), 6);
+    }
+  }
+  for (const std::string& warning : r.warnings) out += wrapped("warning:", printable(warning), 9);
+  for (const std::string& note : r.notes) out += wrapped("note:", printable(note), 6);
+  return out;
+}
+
+Json identify_json(const IdentifyResult& r) {
+  Json out = {{"file", r.file},   {"tensor", r.tensor}, {"dtype", r.dtype},
+              {"shape", r.shape}, {"tried", r.tried},   {"explained", !r.explaining.empty()}};
+  out["explaining"] = Json::array();
+  for (const Explanation& e : r.explaining) out["explaining"].push_back(explanation_json(e));
+  out["best"] = Json::array();
+  for (const Explanation& e : r.best) out["best"].push_back(explanation_json(e));
+  out["separations"] = Json::array();
+  for (const Separation& s : r.separations) {
+    Json entry = {{"a", s.a}, {"b", s.b}, {"what", nullptr}, {"shape", nullptr}, {"x", nullptr}};
+    if (s.input) {
+      entry["what"] = s.input->what;
+      entry["shape"] = {s.input->rows, s.input->cols};
+      entry["row"] = s.input->row;
+      entry["block"] = s.input->block;
+      entry["x"] = Json::array();
+      for (const float v : s.input->x) entry["x"].push_back(double{v});
+    }
+    out["separations"].push_back(std::move(entry));
+  }
+  out["warnings"] = r.warnings;
+  out["notes"] = r.notes;
+  return out;
+}
+
+}  // namespace fp4scope::tools
