@@ -6,7 +6,6 @@
 #include <bit>
 
 #include "analysis/inverse_cdf.h"
-#include "formats/philox.h"
 
 namespace fp4scope {
 namespace {
@@ -37,62 +36,127 @@ double horner(const double (&coefficients)[kCoefficients], double t) {
   return value;
 }
 
+constexpr std::size_t kChunk = 1024;  // elements whose random bits are drawn at once
 constexpr double kTwoToMinus64 = 0x1p-64;
-constexpr double kLargestBelowOne = 0x1.fffffep-1;  // in binary32
+constexpr std::uint64_t kTwoToMinus63 = std::bit_cast<std::uint64_t>(0x1p-63);
+constexpr std::uint64_t kOneExponent = std::uint64_t{1} << 52;  // doubles a binary64
+constexpr double kLargestBelowOne = 0x1.fffffep-1;              // in binary32
+
+// As the conversion of the language, which branches on the top bit: both halves are exact and the
+// sum rounds once.
+double to_double(std::uint64_t v) {
+  return static_cast<double>(static_cast<std::int64_t>(v >> 32)) * 0x1p32 +
+         static_cast<double>(static_cast<std::int64_t>(v & 0xffffffffu));
+}
+
+// On (-1, 1) as binary32 too: what would round to 1 is the number below.
+double uniform_magnitude(std::uint64_t tail) {
+  return std::min(to_double(tail) * kTwoToMinus64, kLargestBelowOne);
+}
+
+// Where a tail probability lies: its piece, the variable of the polynomial, and what the polynomial
+// is multiplied with.
+struct Place {
+  int piece;
+  double t, factor;
+};
+// Piece 0 has c = 1 - p, modulo 2^64; in the others the bits after the leading one say where p lies
+// in [2^-(k+1), 2^-k). Without branches: half of all elements are in piece 0.
+Place place_of_tail(bool starts_at_zero, std::uint64_t tail) {
+  const int k = std::countl_zero(tail);
+  const std::uint64_t central = k == 0 ? ~std::uint64_t{0} : 0;
+  const double place = to_double((-tail & central) | (tail << (k + 1) & ~central));
+  const double width = std::bit_cast<double>(kTwoToMinus63 + (central & kOneExponent));
+  const double c = place * kTwoToMinus64;
+  const std::uint64_t multiplied = starts_at_zero ? central : 0;
+  return {k, place * width - 1.0,
+          std::bit_cast<double>((std::bit_cast<std::uint64_t>(c) & multiplied) |
+                                (std::bit_cast<std::uint64_t>(1.0) & ~multiplied))};
+}
 
 // 64 random bits of one element: sign, sign of z, then 62 bits of the tail probability, which is
 // put in the middle of its interval: (m + 1/2) * 2^-62.
-double value_of_bits(Distribution d, std::uint64_t bits) {
-  const Row& row = row_of(d);
-  double x = magnitude_of_tail(d, bits << 2 | 2);
-  if (row.signed_exponent && (bits >> 62 & 1) != 0) x = 1.0 / x;
-  return bits >> 63 != 0 ? -x : x;
+std::uint64_t tail_of_bits(std::uint64_t bits) {
+  return bits << 2 | 2;
+}
+double with_sign(double magnitude, std::uint64_t bits) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(magnitude) | (bits >> 63 << 63));
 }
 
-// Two elements per Philox call: counter = {pair low, pair high, 0, distribution + 1}, key = seed.
-struct Pair {
-  std::uint64_t bits[2];
-};
-Pair random_pair(Distribution d, std::uint64_t seed, std::uint64_t pair) {
-  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(pair),
-                                    static_cast<std::uint32_t>(pair >> 32), 0,
-                                    static_cast<std::uint32_t>(d) + 1};
-  const std::uint32_t key[2] = {static_cast<std::uint32_t>(seed),
-                                static_cast<std::uint32_t>(seed >> 32)};
-  std::uint32_t words[4];
-  philox4x32_10<Lane<1>>(counter, key, words);
-  return {{std::uint64_t{words[1]} << 32 | words[0], std::uint64_t{words[3]} << 32 | words[2]}};
+// At most kChunk elements. In two loops, so that the polynomials of many elements overlap.
+void values_of_bits(Distribution d, std::span<const std::uint64_t> bits, double* out) {
+  const Row& row = row_of(d);
+  const std::size_t n = bits.size();
+  if (row.pieces == nullptr) {
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] = with_sign(uniform_magnitude(tail_of_bits(bits[i])), bits[i]);
+    return;
+  }
+  Place places[kChunk];
+  for (std::size_t i = 0; i < n; ++i)
+    places[i] = place_of_tail(row.starts_at_zero, tail_of_bits(bits[i]));
+  for (std::size_t i = 0; i < n; ++i) {
+    double x = horner((*row.pieces)[places[i].piece], places[i].t) * places[i].factor;
+    if (row.signed_exponent && (bits[i] >> 62 & 1) != 0) x = 1.0 / x;
+    out[i] = with_sign(x, bits[i]);
+  }
 }
 
 }  // namespace
 
 double magnitude_of_tail(Distribution distribution, std::uint64_t tail) noexcept {
   const Row& row = row_of(distribution);
-  // On (-1, 1) as binary32 too: what would round to 1 is the number below.
-  if (row.pieces == nullptr)
-    return std::min(static_cast<double>(tail) * kTwoToMinus64, kLargestBelowOne);
-  const int k = std::countl_zero(tail);
-  if (k > 0) {
-    // The bits after the leading one say where p lies in [2^-(k+1), 2^-k).
-    const std::uint64_t position = tail << (k + 1);
-    return horner((*row.pieces)[k], static_cast<double>(position) * (2 * kTwoToMinus64) - 1.0);
-  }
-  const double c = static_cast<double>(-tail) * kTwoToMinus64;  // 1 - p, modulo 2^64
-  const double value = horner((*row.pieces)[0], 4.0 * c - 1.0);
-  return row.starts_at_zero ? value * c : value;
+  if (row.pieces == nullptr) return uniform_magnitude(tail);
+  const Place place = place_of_tail(row.starts_at_zero, tail);
+  return horner((*row.pieces)[place.piece], place.t) * place.factor;
 }
 
 std::string_view distribution_name(Distribution d) {
   return row_of(d).name;
 }
 
+void generate_f64(Distribution d, StreamKey key, std::int64_t first, std::span<double> out) {
+  std::uint64_t bits[kChunk];
+  for (std::size_t at = 0; at < out.size(); at += kChunk) {
+    const std::size_t n = std::min(kChunk, out.size() - at);
+    random_bits(key, static_cast<std::uint32_t>(d) + 1, static_cast<std::uint64_t>(first) + at,
+                {bits, n});
+    values_of_bits(d, {bits, n}, out.data() + at);
+  }
+}
+
+void generate_student_f64(int df, StreamKey key, std::int64_t first, std::span<double> out) {
+  std::uint64_t bits[kChunk];
+  double normal[kChunk], z0[kChunk / 2], chi2[kChunk / 2];
+  for (std::size_t at = 0; at < out.size(); at += kChunk / 2) {
+    const std::size_t n = std::min(kChunk / 2, out.size() - at);
+    std::fill_n(chi2, n, 0.0);
+    for (int j = 0; j <= df; j += 2) {
+      random_bits(key, student_purpose(df, j / 2), 2 * (static_cast<std::uint64_t>(first) + at),
+                  {bits, 2 * n});
+      values_of_bits(Distribution::kNormal, {bits, 2 * n}, normal);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double even = normal[2 * i], odd = normal[2 * i + 1];
+        if (j == 0) {
+          z0[i] = even;
+        } else {
+          chi2[i] += even * even;
+        }
+        if (j < df) chi2[i] += odd * odd;
+      }
+    }
+    // The square root is the correctly rounded one of IEEE 754, not libm's.
+    for (std::size_t i = 0; i < n; ++i) out[at + i] = z0[i] / __builtin_sqrt(chi2[i] / df);
+  }
+}
+
 void generate(Distribution d, std::uint64_t seed, std::int64_t first, float scale,
               std::span<float> out) {
-  std::uint64_t index = static_cast<std::uint64_t>(first);
-  Pair pair{};
-  for (std::size_t i = 0; i < out.size(); ++i, ++index) {
-    if (i == 0 || index % 2 == 0) pair = random_pair(d, seed, index / 2);
-    out[i] = static_cast<float>(value_of_bits(d, pair.bits[index % 2])) * scale;
+  double values[kChunk];
+  for (std::size_t at = 0; at < out.size(); at += kChunk) {
+    const std::size_t n = std::min(kChunk, out.size() - at);
+    generate_f64(d, {seed}, first + static_cast<std::int64_t>(at), {values, n});
+    for (std::size_t i = 0; i < n; ++i) out[at + i] = static_cast<float>(values[i]) * scale;
   }
 }
 

@@ -29,7 +29,7 @@ TEST_CASE("--version names version and git revision") {
 
 TEST_CASE("every command explains itself with an example that works") {
   CHECK(run({"--help"}).code == 0);
-  for (const std::string command : {"formats", "info", "analyze", "quantize", "dequantize"}) {
+  for (const std::string command : {"formats", "info", "analyze", "quantize", "dequantize", "gen"}) {
     CAPTURE(command);
     const Result result = run({command, "--help"});
     CHECK(result.code == 0);
