@@ -117,7 +117,8 @@ std::string steps_text(const std::vector<TraceStep>& steps) {
   std::size_t longest = 0;
   for (const TraceStep& step : steps) {
     const std::size_t width = step_text(step).size();
-    if (kIndent + width + kBits <= kWidth) longest = std::max(longest, width);
+    const bool has_place = !step_bits(step).empty() && kIndent + width + kBits <= kWidth;
+    if (has_place) longest = std::max(longest, width);
   }
   std::string out;
   for (const TraceStep& step : steps) {

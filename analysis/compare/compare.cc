@@ -137,9 +137,10 @@ DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std:
   const bool by_codes =
       same_elements(a.recipe, b.recipe) && !d.a.codes.empty() && !d.b.codes.empty();
   for (std::size_t i = 0; i < d.x.size(); ++i) {
-    const bool differs = by_codes ? d.a.codes[i] != d.b.codes[i]
-                                  : !d.a.values.empty() && !d.b.values.empty() &&
-                                        !same_bits(d.a.values[i], d.b.values[i]);
+    const bool codes_differ = by_codes && d.a.codes[i] != d.b.codes[i];
+    const bool values_differ = !d.a.values.empty() && !d.b.values.empty() &&
+                               !same_bits(d.a.values[i], d.b.values[i]);
+    const bool differs = codes_differ || values_differ;
     if (differs) d.elements.push_back(static_cast<int>(i));
   }
   return d;

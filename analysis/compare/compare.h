@@ -61,7 +61,7 @@ struct DifferingBlock {
   std::string command;        // that explains the block
 };
 // Block `block` of row `row` of a tile that begins at row `first_row` and block `first_block` of
-// the tensor. Elements whose codes (or values where codes cannot be compared) differ are listed.
+// the tensor. Elements whose codes or values differ are listed.
 DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std::int64_t row,
                                std::int64_t block, std::int64_t first_row,
                                std::int64_t first_block);

@@ -60,6 +60,8 @@ struct Run {
   const TensorBytes* choice = nullptr;
   const PreparedInput* fake = nullptr;
   std::vector<OuterScale32> outer;
+  // The recipe's own where others were given; empty: none were, or they are equal.
+  std::vector<OuterScale32> own_outer;
   std::string explain_options;
 };
 
@@ -78,6 +80,13 @@ void quantize_tile(const Run& run, const TileSpan& span, std::span<const OuterSc
   try {
     run.backend.quantize(run.recipe, w.buffer.tile, outer, w.expected);
   } catch (const RefusedInput& e) {
+    // A given scale that is wrong may leave elements without a code; that it is wrong is counted
+    // already.
+    if (!run.own_outer.empty()) {
+      run.backend.quantize(run.recipe, w.buffer.tile,
+                           outer_of_tile(run.own_outer, run.recipe, span), w.expected);
+      return;
+    }
     throw Error(e.kind(),
                 fmt::format("{}: tensor {}: row {}: {}", printable(run.input.tensor().file),
                             in_quotes(run.input.tensor().name), span.row + e.row(), e.what()));
@@ -330,7 +339,8 @@ bool same_pattern(float a, float b) {
 // The recipe's own outer scales, and the given ones in their place. A given one that is not the
 // recipe's is a difference of its own: blocks are compared under it, so that a wrong last place is
 // not reported as a thousand wrong codes.
-void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
+void replace_outer_scales(Run& run, SourceCache& sources, std::vector<OuterScale32>& own,
+                          VerifyResult& result) {
   const Recipe& recipe = run.recipe;
   const VerifyCase& job = run.job;
   const bool has_given = !job.outer_scale.empty() || !job.amax.empty();
@@ -346,6 +356,7 @@ void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
     if (!amax.complete) throw Error(ErrorKind::kData, "interrupted");
   }
   run.outer = outer_scales(run.backend, recipe, amax);
+  own = run.outer;
   if (!has_given) return;
   const StoredShape inside = run.input.inside();
   const auto read = [&](const std::string& operand, std::string_view option) {
@@ -363,8 +374,6 @@ void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
     result.classes[static_cast<std::size_t>(DifferenceClass::kOuterScale)] +=
         static_cast<std::int64_t>(n);
   };
-  const std::vector<OuterScale32> own = run.outer;
-  result.outer_scales = 0;
   if (!job.amax.empty()) {
     const std::vector<float> values = read(job.amax, "--amax");
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -400,6 +409,12 @@ void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
     run.outer[i].g = values[i];
   }
   result.outer_scales += static_cast<std::int64_t>(values.size());
+}
+
+void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
+  std::vector<OuterScale32> own;
+  replace_outer_scales(run, sources, own, result);
+  if (result.outer_scales_differing > 0) run.own_outer = std::move(own);
 }
 
 Recipe recipe_of(const VerifyCase& job, const VerifyOptions& options, SourceCache& sources) {
@@ -590,10 +605,12 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
           nullptr,
           nullptr,
           {},
+          {},
           options.explain_options};
-  if (job.axis != -1)
+  if (job.axis != -1) {
     run.explain_options +=
         fmt::format("{}--axis={}", run.explain_options.empty() ? "" : " ", job.axis);
+  }
   if (!job.choice.empty()) {
     if (!recipe.chooses()) {
       throw Error(ErrorKind::kUsage,

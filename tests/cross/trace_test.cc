@@ -400,6 +400,76 @@ TEST_CASE("a block inside a tensor has its own outer scale, columns and padding"
   CHECK_THROWS_AS(trace_block(recipe, tile, outer, 0, 3), Error);
 }
 
+TEST_CASE("2-D blocks at the end of a tensor have fewer rows and columns") {
+  for (const char* text : {"nvfp4:block=2d", "nvfp4:block=2d,select=mse",
+                           "nvfp4:contract=fouroversix,block=2d,select=mae", "hif4:geometry=64x64",
+                           "mxfp4:contract=fos-static6,block=2d", "fp8:gran=128x128"}) {
+    CAPTURE(text);
+    const Recipe recipe = parse_recipe(text);
+    const std::int64_t n = recipe.format.block, band = recipe.format.block_rows;
+    const std::int64_t rows = band + 5, cols = n + 9;
+    std::vector<float> x(static_cast<std::size_t>(rows * cols));
+    BlockSource source(seed_of(text));
+    for (float& v : x) v = (static_cast<float>(source.below(2001)) - 1000.0f) / 64.0f;
+    const Tile tile{x.data(), nullptr, rows, cols, cols};
+    const std::vector<OuterScale32> outer = measured_scales(oracle_backend(), recipe, tile);
+    const Quantized want = quantized(oracle_backend(), recipe, tile, outer);
+    const QuantizedTile& w = want.tile;
+    for (const std::int64_t row : {std::int64_t{0}, band - 1, band, rows - 1}) {
+      for (const std::int64_t b : {0, 1}) {
+        const BlockTrace t = trace_block(recipe, tile, outer, row, b);
+        CHECK(t.block_rows == (row < band ? band : 5));
+        CHECK(t.valid == (b == 0 ? n : 9));
+        for (std::int64_t i = 0; i < n; ++i) {
+          const TracedElement& e = t.elements[static_cast<std::size_t>(i)];
+          CHECK(e.row == row);
+          CHECK(e.code == w.codes[static_cast<std::size_t>(row * w.padded_cols + b * n + i)]);
+          if (i >= t.valid) continue;
+          const auto at = static_cast<std::size_t>(row * cols + b * n + i);
+          CHECK(e.input == static_cast<double>(x[at]));
+          CHECK(same_float(e.value, want.values[at]));
+        }
+        for (std::size_t i = 0; i < t.scale_bytes.size(); ++i) {
+          CHECK(
+              t.scale_bytes[i] ==
+              w.scales[static_cast<std::size_t>(row * w.blocks_per_row + b) * t.scale_bytes.size() +
+                       i]);
+        }
+        if (recipe.chooses()) {
+          CHECK(*t.choice == w.choices[static_cast<std::size_t>(row * w.blocks_per_row + b)]);
+          CHECK(t.candidates[0].row_errors.size() == static_cast<std::size_t>(n));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("ties and saturation are those of a grid that is searched, not computed") {
+  struct Case {
+    const char* recipe;
+    std::vector<float> x;
+    std::vector<const char*> marks;  // t: tie, s: saturated, -: neither
+  };
+  // 7 would go to 8, the even neighbour, on a grid that has it.
+  for (const Case& c : std::vector<Case>{
+           {"mxfp4:contract=torchao-floor",
+            {6, 0.25f, 2.5f, 5, 3.5f, 0.3f},
+            {"-", "t", "t", "t", "t", "-"}},
+           {"mxfp4:contract=torchao-floor", {7.5f, 7, -6.9f, 6.5f}, {"s", "s", "-", "-"}},
+           {"mxint8:int8-grid=symmetric",
+            {1.0f, 0x1p-7f, 3 * 0x1p-7f, 0x1p-8f},
+            {"-", "t", "t", "-"}},
+           {"bf16", {1.00390625f, 1.0f, 1.001f}, {"t", "-", "-"}}}) {
+    CAPTURE(c.recipe);
+    const BlockTrace t = trace_values(c.recipe, c.x);
+    for (std::size_t i = 0; i < c.x.size(); ++i) {
+      CAPTURE(i);
+      CHECK(t.elements[i].tie == (c.marks[i][0] == 't'));
+      CHECK(t.elements[i].saturated == (c.marks[i][0] == 's'));
+    }
+  }
+}
+
 TEST_CASE("stochastic rounding draws the bytes of the block's place in the tensor") {
   const Recipe recipe = parse_recipe("nvfp4:round=sr,seed=11");
   std::vector<float> x(2 * 64);
