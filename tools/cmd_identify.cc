@@ -48,7 +48,7 @@ int run_identify(Options& options) {
   } else {
     write_stdout(identify_text(result));
   }
-  return result.explaining.empty() ? kExitThreshold : 0;
+  return result.explaining.empty() && result.casts.empty() ? kExitThreshold : 0;
 }
 
 }  // namespace

@@ -76,6 +76,11 @@ Json explanation_json(const Explanation& e) {
 std::string identify_text(const IdentifyResult& r) {
   std::string out = fmt::format("{}, {} {}: {} recipes tried\n", printable(r.tensor), r.dtype,
                                 dimensions(r.shape), r.tried);
+  if (!r.casts.empty()) {
+    out += r.casts.size() == 1 ? "a scalar cast explains every element:\n"
+                               : "scalar casts that explain every element:\n";
+    for (const CastExplanation& cast : r.casts) out += wrapped("  ", to_text(cast), 4);
+  }
   if (!r.explaining.empty()) {
     out += r.explaining.size() == 1
                ? "explains every byte:\n"
@@ -98,12 +103,11 @@ std::string identify_text(const IdentifyResult& r) {
     }
     if (!r.separations.empty()) out += "inputs that tell them apart:\n";
     for (const Separation& s : r.separations) out += separation_text(s);
-  } else {
+  } else if (r.casts.empty()) {
     out += "no recipe explains every byte; the best are:\n";
     for (const Explanation& e : r.best) {
       out += explanation_text(e);
       out += wrapped("    unexplained: ", remainder_of(e.check), 6);
-      for (const std::string& note : e.check.notes) out += wrapped("    note: ", printable(note), 6);
     }
   }
   for (const std::string& warning : r.warnings) out += wrapped("warning:", printable(warning), 9);
@@ -112,8 +116,17 @@ std::string identify_text(const IdentifyResult& r) {
 }
 
 Json identify_json(const IdentifyResult& r) {
-  Json out = {{"file", r.file},   {"tensor", r.tensor}, {"dtype", r.dtype},
-              {"shape", r.shape}, {"tried", r.tried},   {"explained", !r.explaining.empty()}};
+  Json out = {{"file", r.file},   {"tensor", r.tensor},
+              {"dtype", r.dtype}, {"shape", r.shape},
+              {"tried", r.tried}, {"explained", !r.explaining.empty() || !r.casts.empty()}};
+  out["casts"] = Json::array();
+  for (const CastExplanation& c : r.casts) {
+    out["casts"].push_back({{"scalar", c.scalar},
+                            {"rounding", c.rounding},
+                            {"overflow", c.overflow},
+                            {"nan", c.nan},
+                            {"packing", c.packing}});
+  }
   out["explaining"] = Json::array();
   for (const Explanation& e : r.explaining) out["explaining"].push_back(explanation_json(e));
   out["best"] = Json::array();

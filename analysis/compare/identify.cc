@@ -48,16 +48,17 @@ class Search {
     result.dtype = dtype_name(input.dtype);
     result.shape = input.shape;
     result.warnings = sample_.warnings();
+    result.casts = identify_casts(options_.job, sources_);
     std::vector<Scored> exact = score_candidates();
     vary_best(exact);
     result.tried = std::ssize(seen_);
-    if (ranked_.empty()) {
+    if (ranked_.empty() && result.casts.empty()) {
       throw Error(ErrorKind::kData,
                   "no known format has codes and scales of these sizes for an input of this shape");
     }
     check_in_full(exact, result);
     if (result.explaining.empty()) {
-      report_best(result);
+      if (result.casts.empty()) report_best(result);
     } else {
       find_settings_without_effect(result);
       separate_explaining(result);

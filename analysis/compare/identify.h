@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/compare/identify_casts.h"
 #include "analysis/compare/separate.h"
 #include "analysis/compare/verify.h"
 
@@ -47,6 +48,8 @@ struct IdentifyResult {
   std::vector<std::int64_t> shape;
   // Everything is explained: one entry per contract and format, the shortest recipe first.
   std::vector<Explanation> explaining;
+  // Without scales: scalar casts that explain everything.
+  std::vector<CastExplanation> casts;
   std::vector<Explanation> best;  // otherwise, by how much they explain
   std::vector<Separation> separations;
   std::int64_t tried = 0;  // candidate recipes
