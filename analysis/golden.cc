@@ -30,6 +30,7 @@ class Maker {
 
   Golden run() {
     for (Probe& probe : probes_of(golden_.recipe, options_.source)) add(std::move(probe));
+    require_results();
     separate_from_catalog();
     golden_.coverage = counter_.result();
     return std::move(golden_);
@@ -55,6 +56,14 @@ class Maker {
     counter_.add(probe, fast);
     golden_.cases.push_back(packed(std::move(probe), fast));
     outcomes_.push_back(fast);
+  }
+
+  void require_results() const {
+    const auto is_refused = [](const GoldenCase& c) { return !c.refusal.empty(); };
+    if (!std::all_of(golden_.cases.begin(), golden_.cases.end(), is_refused)) return;
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("recipe {} refuses every input that a golden has: {}",
+                            to_string(golden_.recipe), golden_.cases.front().refusal));
   }
 
   GoldenCase packed(Probe probe, const Outcome& outcome) const {

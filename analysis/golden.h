@@ -14,7 +14,7 @@ struct GoldenOptions {
   SourceType source = SourceType::kF32;  // type of the inputs: kF32, kBf16 or kF16
   std::uint64_t seed = 0;                // of the random search for separators
   // Random blocks through each recipe that the deliberate inputs do not tell apart (separate.h).
-  std::int64_t search_blocks = std::int64_t{1} << 18;
+  std::int64_t search_blocks = std::int64_t{1} << 19;
   // The exact backend makes the bytes and a production backend has to agree; false: the production
   // backend makes them.
   bool with_oracle = true;
@@ -41,7 +41,8 @@ struct Golden {
 
 // Cases: probes_of(recipe), and a separator for every recipe of contract_catalog() with codes and
 // scales of the same shape that the probes do not tell apart. Throws Error(kUnsupported) where no
-// backend of this machine runs the recipe, or the exact and the production backend disagree.
+// backend of this machine runs the recipe, where it refuses every probe, or where the exact and the
+// production backend disagree.
 Golden make_golden(const Recipe& recipe, const GoldenOptions& options = {});
 
 // Writes `out` as a whole or not at all: safetensors or JSON by its ending; Error(kUsage) for
@@ -53,5 +54,7 @@ Golden make_golden(const Recipe& recipe, const GoldenOptions& options = {});
 //   BF16
 //     or FP16 element, 2 per byte.
 std::int64_t write_golden(const Golden& golden, const std::string& out);
+// The Error(kUsage) of write_golden, before the work.
+void require_golden_ending(const std::string& out);
 
 }  // namespace fp4scope

@@ -2,7 +2,7 @@
 #include "analysis/compare/probe_blocks.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 namespace fp4scope {
@@ -26,20 +26,6 @@ SmallTensor side_by_side(const std::vector<Block>& blocks, std::size_t first, st
     }
   }
   return tensor;
-}
-
-// Steps between `least` and `most`, 32 to a binade (fewer where the type has fewer), in order.
-std::vector<std::int64_t> sweep_steps(const SourceGrid& grid, std::int64_t least, std::int64_t most,
-                                      std::int64_t per_binade) {
-  std::vector<std::int64_t> steps;
-  std::int64_t step = least;
-  while (step < most) {
-    steps.push_back(step);
-    const std::int64_t size = step < grid.binade() ? step : grid.binade();
-    step += std::max<std::int64_t>(1, size / per_binade);
-  }
-  if (least <= most) steps.push_back(most);
-  return steps;
 }
 
 }  // namespace
@@ -71,17 +57,18 @@ bool BlockLab::has_micro_levels() const {
   return false;
 }
 
+// With the anchor; whole groups of the transform.
+std::int64_t BlockLab::blocks_in_row(std::int64_t blocks) const {
+  const std::int64_t block = recipe_.format.block, group = std::lcm(block, transform_) / block;
+  const std::int64_t most = recipe_.is_2d() ? blocks : std::min(blocks, kBlocksPerRow);
+  return (most + (amax_ != 0 ? 1 : 0) + group - 1) / group * group;
+}
+
 std::vector<Block> BlockLab::anchored(const std::vector<Block>& blocks) const {
-  const std::int64_t block = recipe_.format.block;
-  const std::int64_t group = std::lcm(block, transform_) / block;
-  std::int64_t in_row = recipe_.is_2d() ? std::ssize(blocks) + (amax_ != 0 ? 1 : 0)
-                                        : std::min(std::ssize(blocks) + (amax_ != 0 ? 1 : 0),
-                                                   kBlocksPerRow + (amax_ != 0 ? 1 : 0));
-  in_row = (in_row + group - 1) / group * group;
+  const std::int64_t in_row = blocks_in_row(std::ssize(blocks));
   Block anchor(static_cast<std::size_t>(elements()));
-  for (std::size_t i = 0; i < anchor.size(); ++i) {
+  for (std::size_t i = 0; i < anchor.size(); ++i)
     anchor[i] = i == anchor.size() / 2 ? amax_ : grid_.toward_zero(amax_ * 0.75f);
-  }
   std::vector<Block> all;
   std::size_t next = 0;
   while (next < blocks.size() || std::ssize(all) % in_row != 0) {
@@ -97,15 +84,13 @@ std::vector<Block> BlockLab::anchored(const std::vector<Block>& blocks) const {
 
 SmallTensor BlockLab::tensor_of(const std::vector<Block>& blocks) const {
   const std::vector<Block> all = anchored(blocks);
-  if (recipe_.is_2d()) return side_by_side(all, 0, all.size(), rows_, source_);
-  const std::size_t extra = amax_ != 0 ? 1 : 0;
-  std::size_t in_row = std::min(blocks.size() + extra, kBlocksPerRow + extra);
-  while (all.size() % in_row != 0) ++in_row;  // the rounding up of anchored()
-  SmallTensor tensor = side_by_side(all, 0, in_row, 1, source_);
+  const auto in_row = static_cast<std::size_t>(blocks_in_row(std::ssize(blocks)));
+  SmallTensor tensor = side_by_side(all, 0, in_row, rows_, source_);
+  // 1-D blocks have one row of content.
   for (std::size_t first = in_row; first < all.size(); first += in_row) {
-    const SmallTensor row = side_by_side(all, first, in_row, 1, source_);
+    const SmallTensor row = side_by_side(all, first, in_row, rows_, source_);
     tensor.x.insert(tensor.x.end(), row.x.begin(), row.x.end());
-    ++tensor.rows;
+    tensor.rows += row.rows;
   }
   return tensor;
 }
@@ -202,66 +187,52 @@ Block random_block(const BlockLab& lab, float peak, std::int64_t position, Rando
   return block;
 }
 
-std::vector<Threshold> scale_thresholds(const BlockLab& lab, Fill fill, std::int64_t least,
-                                        std::int64_t most, std::size_t limit) {
-  struct Search {
-    std::int64_t low, high, position;
-    BlockResult at_low;
-  };
-  const bool has_byte = lab.recipe().format.scale_bytes == 1 || lab.has_micro_levels();
-  const std::vector<std::int64_t> steps = sweep_steps(lab.grid(), least, most, has_byte ? 32 : 2);
-  const auto differ = [&](const BlockResult& a, const BlockResult& b) {
-    return !a.same_scale(b, lab.has_micro_levels());
-  };
-  std::vector<Block> blocks;
-  for (const std::int64_t step : steps) blocks.push_back(filled_block(lab, fill, step, 0));
-  const std::vector<BlockResult> swept = lab.run(blocks);
+namespace {
 
-  std::vector<std::size_t> changes;
-  for (std::size_t i = 1; i < steps.size(); ++i)
-    if (differ(swept[i - 1], swept[i])) changes.push_back(i);
-  std::vector<Search> searches;
-  const std::size_t count = std::min(limit, changes.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = changes[i * changes.size() / count];
-    searches.push_back(
-        {steps[at - 1],
-         steps[at],
-         static_cast<std::int64_t>((5 * i + 1) % static_cast<std::size_t>(lab.elements())),
-         {}});
+// Steps between `least` and `most`, so many to a binade (fewer where the type has fewer), in order.
+std::vector<std::int64_t> sweep_steps(const SourceGrid& grid, std::int64_t least, std::int64_t most,
+                                      std::int64_t per_binade) {
+  std::vector<std::int64_t> steps;
+  std::int64_t step = least;
+  while (step < most) {
+    steps.push_back(step);
+    const std::int64_t size = std::min(step, grid.binade());
+    step += std::max<std::int64_t>(1, size / per_binade);
   }
-  const auto results_at = [&](auto step_of) {
-    std::vector<Block> list;
-    for (const Search& s : searches)
-      list.push_back(filled_block(lab, fill, step_of(s), s.position));
-    return lab.run(list);
-  };
-  const std::vector<BlockResult> low = results_at([](const Search& s) { return s.low; });
-  const std::vector<BlockResult> high = results_at([](const Search& s) { return s.high; });
-  std::vector<Search> kept;
-  for (std::size_t i = 0; i < searches.size(); ++i) {
-    searches[i].at_low = low[i];
-    if (differ(low[i], high[i])) kept.push_back(searches[i]);
-  }
-  searches = std::move(kept);
-  const auto is_open = [](const Search& s) { return s.high - s.low > 1; };
+  if (least <= most) steps.push_back(most);
+  return steps;
+}
+
+// Two inputs, a number of steps apart in one element, with different results. That of `low` is
+// kept; `low` may be the larger one.
+struct Search {
+  Block block;         // state_thresholds: the other elements
+  std::int64_t place;  // of the element
+  std::int64_t low, high;
+  BlockResult at_low;
+  bool is_open() const { return std::abs(high - low) > 1; }
+  std::int64_t middle() const { return low + (high - low) / 2; }
+};
+
+// Halves the distance of all searches at once until it is one step. block_at(search, step) is the
+// input, same(a, b) whether two results are alike.
+template <class BlockAt, class Same>
+std::vector<Threshold> bisected(const BlockLab& lab, std::vector<Search> searches,
+                                const BlockAt& block_at, const Same& same) {
+  const auto is_open = [](const Search& s) { return s.is_open(); };
   while (std::any_of(searches.begin(), searches.end(), is_open)) {
-    const auto middle = [](const Search& s) { return s.low + (s.high - s.low) / 2; };
-    const std::vector<BlockResult> results = results_at(middle);
+    std::vector<Block> blocks;
+    for (const Search& s : searches) blocks.push_back(block_at(s, s.middle()));
+    const std::vector<BlockResult> results = lab.run(blocks);
     for (std::size_t i = 0; i < searches.size(); ++i) {
       Search& s = searches[i];
-      if (is_open(s)) (differ(s.at_low, results[i]) ? s.high : s.low) = middle(s);
+      if (s.is_open()) (same(s.at_low, results[i]) ? s.low : s.high) = s.middle();
     }
   }
   std::vector<Threshold> found;
-  for (const Search& s : searches) {
-    found.push_back(
-        {filled_block(lab, fill, s.low, s.position), filled_block(lab, fill, s.high, s.position)});
-  }
+  for (const Search& s : searches) found.push_back({block_at(s, s.low), block_at(s, s.high)});
   return found;
 }
-
-namespace {
 
 // First result that differs from the one before it, in groups of `group`; 0 for none.
 std::vector<std::size_t> first_changes(const std::vector<BlockResult>& results, std::size_t group) {
@@ -274,28 +245,69 @@ std::vector<std::size_t> first_changes(const std::vector<BlockResult>& results, 
   return changes;
 }
 
+// A block, then the same with one element after the other taken from a second block. Both have the
+// maximum at one place.
+std::vector<Block> walk_of(const BlockLab& lab, float peak, Random& random) {
+  const auto n = static_cast<std::uint32_t>(lab.elements());
+  const std::size_t position = random.below(n);
+  const auto at = static_cast<std::int64_t>(position);
+  Block walk = random_block(lab, peak, at, random);
+  const Block end = random_block(lab, peak, at, random);
+  std::vector<Block> walks{walk};
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i != position) walk[i] = end[i];
+    walks.push_back(walk);
+  }
+  return walks;
+}
+
 }  // namespace
+
+std::vector<Threshold> scale_thresholds(const BlockLab& lab, Fill fill, std::int64_t least,
+                                        std::int64_t most, std::size_t limit) {
+  const bool has_byte = lab.recipe().format.scale_bytes == 1 || lab.has_micro_levels();
+  const auto same = [&](const BlockResult& a, const BlockResult& b) {
+    return a.same_scale(b, lab.has_micro_levels());
+  };
+  const auto block_at = [&](const Search& s, std::int64_t step) {
+    return filled_block(lab, fill, step, s.place);
+  };
+  const std::vector<std::int64_t> steps = sweep_steps(lab.grid(), least, most, has_byte ? 32 : 2);
+  std::vector<Block> blocks;
+  for (const std::int64_t step : steps) blocks.push_back(filled_block(lab, fill, step, 0));
+  const std::vector<BlockResult> swept = lab.run(blocks);
+  std::vector<std::size_t> changes;
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    if (!same(swept[i - 1], swept[i])) changes.push_back(i);
+
+  // The place of the maximum moves on, and with it the fill: the ends are looked at again.
+  std::vector<Search> searches;
+  blocks.clear();
+  const std::size_t count = std::min(limit, changes.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = changes[i * changes.size() / count];
+    const std::int64_t place = static_cast<std::int64_t>(5 * i + 1) % lab.elements();
+    searches.push_back({{}, place, steps[at - 1], steps[at], {}});
+    blocks.push_back(block_at(searches.back(), steps[at - 1]));
+    blocks.push_back(block_at(searches.back(), steps[at]));
+  }
+  const std::vector<BlockResult> ends = lab.run(blocks);
+  std::vector<Search> kept;
+  for (std::size_t i = 0; i < searches.size(); ++i) {
+    if (same(ends[2 * i], ends[2 * i + 1])) continue;
+    searches[i].at_low = ends[2 * i];
+    kept.push_back(std::move(searches[i]));
+  }
+  return bisected(lab, std::move(kept), block_at, same);
+}
 
 std::vector<Threshold> state_thresholds(const BlockLab& lab, float peak, std::size_t pairs,
                                         Random& random) {
   if (!lab.recipe().chooses() && !lab.has_micro_levels()) return {};
-  struct Search {
-    Block block;
-    std::size_t element;
-    std::int64_t low, high;
-    BlockResult at_low;
-  };
   const auto n = static_cast<std::size_t>(lab.elements());
   std::vector<Block> walks;
   for (std::size_t p = 0; p < pairs; ++p) {
-    const std::int64_t position = random.below(static_cast<std::uint32_t>(n));
-    Block walk = random_block(lab, peak, position, random);
-    const Block end = random_block(lab, peak, position, random);
-    walks.push_back(walk);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (static_cast<std::int64_t>(i) != position) walk[i] = end[i];
-      walks.push_back(walk);
-    }
+    for (Block& block : walk_of(lab, peak, random)) walks.push_back(std::move(block));
   }
   const std::vector<BlockResult> walked = lab.run(walks);
   const std::vector<std::size_t> changes = first_changes(walked, n + 1);
@@ -303,34 +315,17 @@ std::vector<Threshold> state_thresholds(const BlockLab& lab, float peak, std::si
   for (std::size_t p = 0; p < pairs; ++p) {
     if (changes[p] == 0) continue;
     const std::size_t before = p * (n + 1) + changes[p] - 1, element = changes[p] - 1;
-    searches.push_back({walks[before], element, lab.grid().step(walks[before][element]),
+    searches.push_back({walks[before], static_cast<std::int64_t>(element),
+                        lab.grid().step(walks[before][element]),
                         lab.grid().step(walks[before + 1][element]), walked[before]});
   }
-  // low and high keep their results; they may be in either order.
-  const auto is_open = [](const Search& s) { return std::abs(s.high - s.low) > 1; };
-  const auto middle = [](const Search& s) { return s.low + (s.high - s.low) / 2; };
-  while (std::any_of(searches.begin(), searches.end(), is_open)) {
-    std::vector<Block> blocks;
-    for (Search& s : searches) {
-      s.block[s.element] = lab.grid().value(middle(s));
-      blocks.push_back(s.block);
-    }
-    const std::vector<BlockResult> results = lab.run(blocks);
-    for (std::size_t i = 0; i < searches.size(); ++i) {
-      Search& s = searches[i];
-      if (is_open(s)) (s.at_low.same_state(results[i]) ? s.low : s.high) = middle(s);
-    }
-  }
-  std::vector<Threshold> found;
-  for (Search& s : searches) {
-    Threshold t;
-    s.block[s.element] = lab.grid().value(s.low);
-    t.below = s.block;
-    s.block[s.element] = lab.grid().value(s.high);
-    t.above = s.block;
-    found.push_back(std::move(t));
-  }
-  return found;
+  const auto block_at = [&](const Search& s, std::int64_t step) {
+    Block block = s.block;
+    block[static_cast<std::size_t>(s.place)] = lab.grid().value(step);
+    return block;
+  };
+  const auto same = [](const BlockResult& a, const BlockResult& b) { return a.same_state(b); };
+  return bisected(lab, std::move(searches), block_at, same);
 }
 
 }  // namespace fp4scope

@@ -66,6 +66,7 @@ class BlockLab {
   std::vector<float> decoded(const BlockResult& result, std::uint8_t code) const;
 
  private:
+  std::int64_t blocks_in_row(std::int64_t blocks) const;
   std::vector<Block> anchored(const std::vector<Block>& blocks) const;
   void run_range(const std::vector<Block>& blocks, std::size_t first, std::size_t last,
                  std::vector<BlockResult>& results) const;

@@ -104,7 +104,6 @@ void add_level_block(const BlockLab& lab, float peak, float top, int level, Layo
 struct Search {
   Slot slot{};
   std::int64_t low = 0, high = 0;  // steps, rising values
-  int rank = 0;                    // of the code below
   double midpoint = 0;
 };
 
@@ -148,69 +147,88 @@ void place(const BlockLab& lab, std::vector<Block>& blocks, const Search& s) {
   if (s.slot.width > 2) put(lab, blocks, s, third, 2);
 }
 
-}  // namespace
-
-std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level, int choice) {
-  const Recipe& recipe = lab.recipe();
-  if (recipe.code_bytes() != 1) return {};
-  const bool chooses = recipe.chooses();
-  const Block first = chooses ? steady_block(lab, peak, choice)
-                              : filled_block(lab, Fill::kMixed, lab.grid().step(peak), 0);
-  if (first.size() < 4) return {};
-  const BlockResult probe = lab.run({first})[0];
-  if (probe.is_refused) return {};
-  const CodeOrder order = code_order(recipe, recipe.nvfp4.int4_candidate && probe.choice != 0);
-  float top = 0;  // largest magnitude without one-bit levels
-  if (lab.has_micro_levels()) {
-    BlockResult bare = probe;
-    std::fill(bare.scales.begin() + 1, bare.scales.end(), 0);
-    for (std::uint32_t c = 0; c < recipe.format.element.code_count(); ++c) {
-      const float v = lab.decoded(bare, static_cast<std::uint8_t>(c))[0];
-      if (std::isfinite(v)) top = std::max(top, v);
-    }
+// The largest decoded magnitude of a block without its one-bit levels.
+float top_without_levels(const BlockLab& lab, BlockResult result) {
+  std::fill(result.scales.begin() + 1, result.scales.end(), 0);
+  float top = 0;
+  for (std::uint32_t c = 0; c < lab.recipe().format.element.code_count(); ++c) {
+    const float v = lab.decoded(result, static_cast<std::uint8_t>(c))[0];
+    if (std::isfinite(v)) top = std::max(top, v);
   }
+  return top;
+}
 
+// Blocks with at least `wanted` slots; fewer where the format has no room.
+Layout layout_of(const BlockLab& lab, const Block& first, const BlockResult& result, float peak,
+                 int level, std::size_t wanted) {
   Layout layout;
-  const auto wanted = static_cast<std::size_t>(std::max(0, order.ranks - 1));
+  const float top = lab.has_micro_levels() ? top_without_levels(lab, result) : 0;
   while (layout.slots.size() < wanted) {
     const std::size_t before = layout.slots.size();
-    if (chooses) {
+    if (lab.recipe().chooses()) {
       add_steady_block(first, layout);
     } else if (lab.has_micro_levels()) {
       add_level_block(lab, peak, top, level, layout);
     } else {
       add_plain_block(lab, peak, layout);
     }
-    if (layout.slots.size() == before) return {};
+    if (layout.slots.size() == before) break;
   }
-  // Decoded values where the slots are, under the scales that the blocks will have.
-  const std::vector<BlockResult> scales = lab.run(layout.blocks);
-  for (const BlockResult& result : scales)
-    if (result.is_refused) return {};
-  std::vector<Search> searches;
+  return layout;
+}
+
+// A search between the decoded values of each pair of adjacent codes, as far as the maximum lets
+// them be inputs.
+std::vector<Search> searches_of(const BlockLab& lab, const Layout& layout,
+                                const std::vector<BlockResult>& scales, const CodeOrder& order,
+                                float limit) {
+  const Recipe& recipe = lab.recipe();
   const bool refuses_zero =
       recipe.family == Family::kMx && recipe.mx.zero_sign == ZeroSign::kRefuse;
-  std::vector<std::vector<std::vector<float>>> values(layout.blocks.size());
-  for (std::size_t b = 0; b < values.size(); ++b) {
-    for (std::size_t c = 0; c < order.rank.size(); ++c)
-      values[b].push_back(lab.decoded(scales[b], static_cast<std::uint8_t>(c)));
-  }
+  std::vector<std::vector<float>> values;  // by code, of the block at hand
+  std::size_t block = layout.blocks.size();
+  std::vector<Search> searches;
   for (int rank = 0; rank + 1 < order.ranks; ++rank) {
     Search s;
     s.slot = layout.slots[static_cast<std::size_t>(rank)];
-    s.rank = rank;
+    if (s.slot.block != block) {
+      block = s.slot.block;
+      values.clear();
+      for (std::size_t c = 0; c < order.rank.size(); ++c)
+        values.push_back(lab.decoded(scales[block], static_cast<std::uint8_t>(c)));
+    }
     float ends[2] = {0, 0};
     for (std::size_t c = 0; c < order.rank.size(); ++c) {
       for (int end = 0; end < 2; ++end)
-        if (order.rank[c] == rank + end) ends[end] = values[s.slot.block][c][s.slot.element];
+        if (order.rank[c] == rank + end) ends[end] = values[c][s.slot.element];
     }
     if (refuses_zero && (ends[0] == 0 || ends[1] == 0)) continue;
-    const float limit = std::abs(peak);
     s.midpoint = (double{ends[0]} + double{ends[1]}) / 2;
     s.low = lab.grid().step(std::clamp(ends[0], -limit, limit));
     s.high = lab.grid().step(std::clamp(ends[1], -limit, limit));
     if (std::abs(s.midpoint) <= limit && s.low < s.high) searches.push_back(s);
   }
+  return searches;
+}
+
+}  // namespace
+
+std::vector<Block> tie_blocks(const BlockLab& lab, float peak, int level, int choice) {
+  const Recipe& recipe = lab.recipe();
+  if (recipe.code_bytes() != 1) return {};
+  const Block first = recipe.chooses() ? steady_block(lab, peak, choice)
+                                       : filled_block(lab, Fill::kMixed, lab.grid().step(peak), 0);
+  if (first.size() < 4) return {};
+  const BlockResult result = lab.run({first})[0];
+  if (result.is_refused) return {};
+  const CodeOrder order = code_order(recipe, recipe.nvfp4.int4_candidate && result.choice != 0);
+  const auto wanted = static_cast<std::size_t>(std::max(0, order.ranks - 1));
+  Layout layout = layout_of(lab, first, result, peak, level, wanted);
+  const std::vector<BlockResult> scales = lab.run(layout.blocks);
+  const auto is_refused = [](const BlockResult& r) { return r.is_refused; };
+  if (layout.slots.size() < wanted || std::any_of(scales.begin(), scales.end(), is_refused))
+    return {};
+  std::vector<Search> searches = searches_of(lab, layout, scales, order, std::fabs(peak));
   bisect(lab, layout.blocks, searches);
   for (const Search& s : searches) place(lab, layout.blocks, s);
   return layout.blocks;

@@ -5,19 +5,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "analysis/analyze.h"
-#include "analysis/compare/classify.h"
-#include "analysis/compare/prepared.h"
+#include "analysis/compare/verify_run.h"
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
-#include "formats/rounding.h"
 #include "sim/error.h"
 #include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
+
+using verifying::Run;
+using verifying::small_floats;
+using verifying::Tally;
+using verifying::Worker;
 
 struct ClassRow {
   std::string_view name, meaning;
@@ -38,384 +40,6 @@ constexpr ClassRow kClasses[kDifferenceClasses] = {
     {"choice_bit", "choice bit"},
     {"outer_scale", "outer scale or amax"},
     {"padding", "padding"}};
-
-// What a thread gathers.
-struct Tally {
-  VerifyResult counts;
-  std::vector<DifferingBlock> first;
-  // For the warnings.
-  bool has_code = false, has_scale = false, scale_varies = false;
-  bool choice_seen[2] = {false, false};
-  std::vector<std::uint8_t> scale;
-};
-
-struct Run {
-  const VerifyCase& job;
-  const VerifyOptions& options;
-  const Recipe& recipe;
-  const Backend& backend;
-  const PreparedInput& input;
-  const StoredCodes* codes = nullptr;
-  const StoredScales* scales = nullptr;
-  const TensorBytes* choice = nullptr;
-  const PreparedInput* fake = nullptr;
-  std::vector<OuterScale32> outer;
-  // The recipe's own where others were given; empty: none were, or they are equal.
-  std::vector<OuterScale32> own_outer;
-  std::string explain_options;
-};
-
-struct Worker {
-  TileBuffer buffer;
-  QuantizedTile expected, found;
-  std::vector<float> values, fake;
-  std::vector<std::uint8_t> choices;
-  Tally tally;
-};
-
-void quantize_tile(const Run& run, const TileSpan& span, std::span<const OuterScale32> outer,
-                   Worker& w) {
-  w.buffer.read(run.input.source(), run.input.tensor(), span, &run.recipe);
-  w.expected.wants_errors = run.recipe.chooses();
-  try {
-    run.backend.quantize(run.recipe, w.buffer.tile, outer, w.expected);
-  } catch (const RefusedInput& e) {
-    // A given scale that is wrong may leave elements without a code; that it is wrong is counted
-    // already.
-    if (!run.own_outer.empty()) {
-      run.backend.quantize(run.recipe, w.buffer.tile,
-                           outer_of_tile(run.own_outer, run.recipe, span), w.expected);
-      return;
-    }
-    throw Error(e.kind(),
-                fmt::format("{}: tensor {}: row {}: {}", printable(run.input.tensor().file),
-                            in_quotes(run.input.tensor().name), span.row + e.row(), e.what()));
-  }
-}
-
-// Decoded values as the stored dtype of the fake-quantized tensor holds them.
-void decode_tile(const Run& run, const TileSpan& span, std::span<const OuterScale32> outer,
-                 Worker& w) {
-  w.values.resize(static_cast<std::size_t>(span.elements()));
-  run.backend.dequantize(run.recipe, w.expected, outer, w.values.data(), span.cols);
-  const DType dtype = run.fake == nullptr ? DType::kF32 : run.fake->tensor().dtype;
-  if (dtype == DType::kBF16) {
-    for (float& v : w.values) v = round_to_bf16<Lane<1>>(v);
-  } else if (dtype == DType::kF16) {
-    for (float& v : w.values) v = round_to_f16<Lane<1>>(v);
-  }
-}
-
-void read_fake(const Run& run, const TileSpan& span, Worker& w) {
-  w.fake.resize(static_cast<std::size_t>(span.elements()));
-  const TensorInfo& tensor = run.fake->tensor();
-  if (tensor.dtype != DType::kF64) {
-    run.fake->source().read_f32(tensor, span.row, span.rows, span.col, span.cols, w.fake.data());
-    return;
-  }
-  std::vector<double> wide(w.fake.size());
-  run.fake->source().read_f64(tensor, span.row, span.rows, span.col, span.cols, wide.data());
-  std::transform(wide.begin(), wide.end(), w.fake.begin(),
-                 [](double v) { return static_cast<float>(v); });
-}
-
-void note_variety(const Run& run, const QuantizedTile& found, const std::uint8_t* choices,
-                  Tally& tally) {
-  if (run.codes != nullptr && !tally.has_code) {
-    tally.has_code = std::any_of(found.codes.begin(), found.codes.end(), [&](std::uint8_t c) {
-      return !is_zero_code(run.recipe.format.element, c);
-    });
-  }
-  const auto bytes = static_cast<std::size_t>(run.recipe.format.scale_bytes);
-  if (run.scales != nullptr && bytes > 0 && !tally.scale_varies) {
-    for (std::size_t at = 0; at + bytes <= found.scales.size(); at += bytes) {
-      const auto* scale = found.scales.data() + at;
-      if (!tally.has_scale) tally.scale.assign(scale, scale + bytes);
-      tally.has_scale = true;
-      tally.scale_varies |= !std::equal(scale, scale + bytes, tally.scale.begin());
-    }
-  }
-  for (std::int64_t i = 0; choices != nullptr && i < found.rows * found.blocks_per_row; ++i) {
-    tally.choice_seen[choices[i] != 0 ? 1 : 0] = true;
-  }
-}
-
-// Whether anything in the row differs, in a few runs of memory.
-bool row_differs(const Run& run, const Worker& w, std::int64_t r, bool has_values) {
-  const QuantizedTile &e = w.expected, &f = w.found;
-  const auto same = [&](const auto& a, const auto& b, std::int64_t width, std::int64_t used) {
-    return std::memcmp(a.data() + r * width, b.data() + r * width,
-                       static_cast<std::size_t>(used) * sizeof(a[0])) == 0;
-  };
-  const std::int64_t code_bytes = run.recipe.code_bytes();
-  if (run.codes != nullptr &&
-      !same(e.codes, f.codes, e.padded_cols * code_bytes, e.cols * code_bytes)) {
-    return true;
-  }
-  const std::int64_t scales = e.blocks_per_row * run.recipe.format.scale_bytes;
-  if (run.scales != nullptr && !same(e.scales, f.scales, scales, scales)) return true;
-  if (run.choice != nullptr && !same(e.choices, w.choices, e.blocks_per_row, e.blocks_per_row)) {
-    return true;
-  }
-  return has_values && !same(w.values, w.fake, e.cols, e.cols);
-}
-
-void add(const BlockVerdict& v, VerifyResult& counts) {
-  counts.elements_differing += v.elements;
-  counts.scales_differing += v.scales;
-  counts.choices_differing += v.choices;
-  counts.padding_differing += v.padding;
-  counts.accepted += v.accepted;
-  counts.scales_one_above += v.one_above;
-  counts.blocks_differing += v.differs() ? 1 : 0;
-  for (std::size_t i = 0; i < v.classes.size(); ++i) counts.classes[i] += v.classes[i];
-}
-
-void read_found(const Run& run, const TileSpan& span, Worker& w) {
-  QuantizedTile& found = w.found;
-  resize(found, run.recipe, span.rows, span.cols);
-  if (run.codes != nullptr) {
-    run.codes->read(span, found.padded_cols, found.codes.data());
-  } else {
-    found.codes.clear();
-  }
-  if (run.scales != nullptr) {
-    run.scales->read(span, found.scales.data());
-  } else {
-    found.scales.clear();
-  }
-  found.choices.clear();
-  if (run.choice != nullptr) {
-    w.choices.resize(static_cast<std::size_t>(span.rows * found.blocks_per_row));
-    const std::int64_t blocks = divide_up(run.input.tensor().cols(), run.recipe.format.block);
-    for (std::int64_t r = 0; r < span.rows; ++r) {
-      run.choice->read((span.row + r) * blocks + span.col / run.recipe.format.block,
-                       found.blocks_per_row, w.choices.data() + r * found.blocks_per_row);
-    }
-  }
-}
-
-void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
-  const auto outer = outer_of_tile(run.outer, run.recipe, span);
-  quantize_tile(run, span, outer, w);
-  const bool has_values = run.fake != nullptr;
-  if (has_values) {
-    decode_tile(run, span, outer, w);
-    read_fake(run, span, w);
-  }
-  read_found(run, span, w);
-  const std::uint8_t* choices = run.choice == nullptr ? nullptr : w.choices.data();
-  note_variety(run, w.found,
-               choices == nullptr && run.recipe.chooses() && run.codes != nullptr
-                   ? w.expected.choices.data()
-                   : choices,
-               w.tally);
-  const Side expected{run.recipe, w.expected, has_values ? w.values.data() : nullptr, outer};
-  const FoundTile found{&w.found, choices, has_values ? w.fake.data() : nullptr};
-  const BlockClassifier classifier(run.recipe, run.backend, run.options.accept, run.input.inside());
-  std::size_t described = 0;
-  for (std::int64_t r = 0; r < span.rows; ++r) {
-    if (!row_differs(run, w, r, has_values)) continue;
-    for (std::int64_t b = 0; b < w.expected.blocks_per_row; ++b) {
-      const BlockVerdict v = classifier.classify(w.buffer.tile, span, expected, found, r, b);
-      add(v, w.tally.counts);
-      if (!v.differs() || described >= run.options.first) continue;
-      ++described;
-      const Side theirs{run.recipe, w.found, found.values, outer};
-      DifferingBlock d = differing_block(w.buffer.tile, expected, theirs, r, b, span.row,
-                                         span.col / run.recipe.format.block);
-      d.what = v.what();
-      const StoredShape inside = run.input.inside();
-      if (d.row < inside.rows && d.col < inside.cols) {
-        std::string more = run.explain_options;
-        if (run.outer.size() > 1 || !run.job.outer_scale.empty()) {
-          const auto k = run.outer.size() > 1 ? static_cast<std::size_t>(d.row) : 0;
-          more += fmt::format("{}--outer-scale 0x{:08x}", more.empty() ? "" : " ",
-                              bit_cast<std::uint32_t>(run.outer[k].g));
-        }
-        d.command = explain_command(run.recipe, run.job.input, d.row, d.block, more);
-      }
-      w.tally.first.push_back(std::move(d));
-    }
-  }
-}
-
-// --- other orders of the same bytes ---
-
-// The first order, other than the one in use, under which everything is as expected.
-template <class Order, class Make, class Same>
-std::string probe(const Run& run, const std::vector<Order>& orders, Order used, const Make& make,
-                  const Same& same) {
-  using Reader = typename std::invoke_result_t<Make, Order>::value_type;
-  struct Candidate {
-    Order order;
-    std::shared_ptr<const Reader> reader;  // has no assignment
-  };
-  std::vector<Candidate> left;
-  for (const Order order : orders) {
-    if (order == used) continue;
-    try {
-      if (auto reader = make(order)) left.push_back({order, std::make_shared<Reader>(*reader)});
-    } catch (const Error&) {  // another size
-    }
-  }
-  Worker w;
-  const auto grid =
-      tile_grid(run.input.tensor().rows(), run.input.tensor().cols(), tile_steps(run.recipe));
-  for (const TileSpan& span : grid) {
-    if (left.empty()) break;
-    const auto outer = outer_of_tile(run.outer, run.recipe, span);
-    quantize_tile(run, span, outer, w);
-    std::erase_if(left, [&](const Candidate& c) {
-      try {
-        return !same(*c.reader, span, w);
-      } catch (const Error&) {  // bytes that are no codes
-        return true;
-      }
-    });
-  }
-  return left.empty() ? "" : std::string(name_of(left.front().order));
-}
-
-std::string probe_nibbles(const Run& run, const TensorBytes& bytes, CodePacking used,
-                          StoredShape shape) {
-  const auto make = [&](CodePacking packing) -> std::optional<StoredCodes> {
-    if (packed_bytes(packing, run.recipe, shape.cols) * shape.rows != bytes.size()) return {};
-    return StoredCodes(bytes, run.recipe, packing, shape);
-  };
-  const auto same = [&](const StoredCodes& codes, const TileSpan& span, Worker& w) {
-    resize(w.found, run.recipe, span.rows, span.cols);
-    codes.read(span, w.found.padded_cols, w.found.codes.data());
-    const std::int64_t width = run.recipe.code_bytes();
-    for (std::int64_t r = 0; r < span.rows; ++r) {
-      const std::int64_t at = r * w.found.padded_cols * width;
-      if (std::memcmp(w.found.codes.data() + at, w.expected.codes.data() + at,
-                      static_cast<std::size_t>(span.cols * width)) != 0) {
-        return false;
-      }
-    }
-    return true;
-  };
-  return probe(run, packings_of(run.recipe), used, make, same);
-}
-
-std::string probe_layout(const Run& run, const TensorBytes& bytes, ScaleStorage used,
-                         StoredShape shape) {
-  const auto make = [&](ScaleStorage storage) -> std::optional<StoredScales> {
-    return StoredScales(bytes, run.recipe, storage, shape);
-  };
-  const auto same = [&](const StoredScales& scales, const TileSpan& span, Worker& w) {
-    resize(w.found, run.recipe, span.rows, span.cols);
-    scales.read(span, w.found.scales.data());
-    return w.found.scales == w.expected.scales;
-  };
-  return probe(run, storages_of(run.recipe), used, make, same);
-}
-
-// --- the parts of a case ---
-
-std::vector<float> small_floats(const SourceCache::Opened& opened, std::string_view option) {
-  const TensorInfo& t = *opened.tensor;
-  if (!is_real(t.dtype)) {
-    throw Error(ErrorKind::kData, fmt::format("{}: tensor {} is {}, expected F32", option,
-                                              in_quotes(t.name), dtype_label(t)));
-  }
-  std::vector<float> values(static_cast<std::size_t>(t.elements));
-  if (t.dtype == DType::kF64) {
-    std::vector<double> wide(values.size());
-    opened.source->read_f64(t, 0, t.rows(), 0, t.cols(), wide.data());
-    std::transform(wide.begin(), wide.end(), values.begin(),
-                   [](double v) { return static_cast<float>(v); });
-  } else {
-    opened.source->read_f32(t, 0, t.rows(), 0, t.cols(), values.data());
-  }
-  return values;
-}
-
-bool same_pattern(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
-}
-
-// The recipe's own outer scales, and the given ones in their place. A given one that is not the
-// recipe's is a difference of its own: blocks are compared under it, so that a wrong last place is
-// not reported as a thousand wrong codes.
-void replace_outer_scales(Run& run, SourceCache& sources, std::vector<OuterScale32>& own,
-                          VerifyResult& result) {
-  const Recipe& recipe = run.recipe;
-  const VerifyCase& job = run.job;
-  const bool has_given = !job.outer_scale.empty() || !job.amax.empty();
-  if (has_given && !recipe.has_outer()) {
-    throw Error(ErrorKind::kUsage, fmt::format("{}: recipe {} has no outer scale",
-                                               job.outer_scale.empty() ? "--amax" : "--outer-scale",
-                                               to_string(recipe)));
-  }
-  AmaxResult amax;
-  if (recipe.needs_amax() || has_given) {
-    amax = measure_amax(run.input.source(), run.input.tensor(), recipe.scales_rows(),
-                        thread_count(run.options.threads), run.options.stop, &recipe);
-    if (!amax.complete) throw Error(ErrorKind::kData, "interrupted");
-  }
-  run.outer = outer_scales(run.backend, recipe, amax);
-  own = run.outer;
-  if (!has_given) return;
-  const StoredShape inside = run.input.inside();
-  const auto read = [&](const std::string& operand, std::string_view option) {
-    const std::vector<float> values = small_floats(sources.open(operand, option), option);
-    const std::size_t want = recipe.scales_rows() ? static_cast<std::size_t>(inside.rows) : 1;
-    if (values.size() != want && values.size() != run.outer.size()) {
-      throw Error(ErrorKind::kData,
-                  fmt::format("{} {} holds {} values, expected {} for recipe {}", option,
-                              printable(operand), values.size(), want, to_string(recipe)));
-    }
-    return values;
-  };
-  const auto differ = [&](std::size_t n) {
-    result.outer_scales_differing += static_cast<std::int64_t>(n);
-    result.classes[static_cast<std::size_t>(DifferenceClass::kOuterScale)] +=
-        static_cast<std::int64_t>(n);
-  };
-  if (!job.amax.empty()) {
-    const std::vector<float> values = read(job.amax, "--amax");
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const bool same = same_pattern(values[i], own[i].amax);
-      differ(same ? 0 : 1);
-      if (!same) {
-        run.outer[i] = run.backend.outer_scale(recipe, bit_cast<std::uint32_t>(values[i]));
-        if (result.notes.size() < 3) {
-          result.notes.push_back(fmt::format(
-              "the amax given{} is {:.9g} (0x{:08x}), that of the input {:.9g} (0x{:08x}); blocks "
-              "are compared under the given one",
-              recipe.scales_rows() ? fmt::format(" for row {}", i) : "", values[i],
-              bit_cast<std::uint32_t>(values[i]), own[i].amax,
-              bit_cast<std::uint32_t>(own[i].amax)));
-        }
-      }
-    }
-    result.outer_scales += static_cast<std::int64_t>(values.size());
-  }
-  if (job.outer_scale.empty()) return;
-  const std::vector<float> values = read(job.outer_scale, "--outer-scale");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const bool same = same_pattern(values[i], run.outer[i].g);
-    differ(same ? 0 : 1);
-    if (!same && result.notes.size() < 3) {
-      result.notes.push_back(fmt::format(
-          "the outer scale given{} is {:.9g} (0x{:08x}), the recipe's is {:.9g} (0x{:08x}); blocks "
-          "are compared under the given one",
-          recipe.scales_rows() ? fmt::format(" for row {}", i) : "", values[i],
-          bit_cast<std::uint32_t>(values[i]), run.outer[i].g,
-          bit_cast<std::uint32_t>(run.outer[i].g)));
-    }
-    run.outer[i].g = values[i];
-  }
-  result.outer_scales += static_cast<std::int64_t>(values.size());
-}
-
-void take_outer_scales(Run& run, SourceCache& sources, VerifyResult& result) {
-  std::vector<OuterScale32> own;
-  replace_outer_scales(run, sources, own, result);
-  if (result.outer_scales_differing > 0) run.own_outer = std::move(own);
-}
 
 Recipe recipe_of(const VerifyCase& job, const VerifyOptions& options, SourceCache& sources) {
   std::string text = job.recipe;
@@ -478,34 +102,6 @@ void add_warnings(const Run& run, const Tally& tally, VerifyResult& result) {
                     "elsewhere agree here",
                     run.outer[0].g));
   }
-}
-
-Tally merge(std::vector<Worker>& workers, std::size_t first) {
-  Tally all;
-  for (Worker& w : workers) {
-    Tally& t = w.tally;
-    VerifyResult &to = all.counts, &from = t.counts;
-    to.elements_differing += from.elements_differing;
-    to.scales_differing += from.scales_differing;
-    to.choices_differing += from.choices_differing;
-    to.padding_differing += from.padding_differing;
-    to.accepted += from.accepted;
-    to.scales_one_above += from.scales_one_above;
-    to.blocks_differing += from.blocks_differing;
-    for (std::size_t i = 0; i < to.classes.size(); ++i) to.classes[i] += from.classes[i];
-    all.first.insert(all.first.end(), t.first.begin(), t.first.end());
-    all.has_code |= t.has_code;
-    all.scale_varies |= t.scale_varies || (all.has_scale && t.has_scale && all.scale != t.scale);
-    if (t.has_scale) all.scale = t.scale;
-    all.has_scale |= t.has_scale;
-    all.choice_seen[0] |= t.choice_seen[0];
-    all.choice_seen[1] |= t.choice_seen[1];
-  }
-  std::sort(all.first.begin(), all.first.end(), [](const auto& a, const auto& b) {
-    return a.row != b.row ? a.row < b.row : a.block < b.block;
-  });
-  if (all.first.size() > first) all.first.resize(first);
-  return all;
 }
 
 }  // namespace
@@ -644,7 +240,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
                                          dtype_name(file.tensor->dtype)));
     }
   }
-  take_outer_scales(run, sources, result);
+  verifying::take_outer_scales(run, sources, result);
 
   result.elements = inside.rows * inside.cols;
   result.blocks = inside.rows * divide_up(inside.cols, recipe.format.block);
@@ -656,7 +252,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   const auto body = [&](std::int64_t i, int thread) {
     Worker& w = workers[static_cast<std::size_t>(thread)];
     const TileSpan& span = grid[static_cast<std::size_t>(i)];
-    compare_tile(run, span, w);
+    verifying::compare_tile(run, span, w);
     if (!options.progress) return;
 #pragma omp critical(fp4scope_verify_progress)
     {
@@ -667,7 +263,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   if (!for_each_tile(std::ssize(grid), threads, options.stop, body)) {
     throw Error(ErrorKind::kData, "interrupted");
   }
-  Tally all = merge(workers, options.first);
+  Tally all = verifying::merge(workers, options.first);
   result.elements_differing = all.counts.elements_differing;
   result.scales_differing = all.counts.scales_differing;
   result.choices_differing = all.counts.choices_differing;
@@ -687,10 +283,10 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
     result.notes.push_back(table);
   }
   if (options.probes_layouts && codes && result.elements_differing > 0) {
-    result.nibbles_found = probe_nibbles(run, *code_bytes, packing, result.stored);
+    result.nibbles_found = verifying::probe_nibbles(run, *code_bytes, packing, result.stored);
   }
   if (options.probes_layouts && scales && result.scales_differing > 0) {
-    result.layout_found = probe_layout(run, *scale_bytes, storage, result.stored);
+    result.layout_found = verifying::probe_layout(run, *scale_bytes, storage, result.stored);
   }
   return result;
 }
