@@ -118,5 +118,6 @@ void add_golden(CLI::App& app, int& exit_code);
 void add_gen(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_dequantize(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
 
 }  // namespace fp4scope::tools

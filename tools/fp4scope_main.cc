@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   add_identify(app, exit_code);
   add_quantize(app, exit_code);
   add_dequantize(app, exit_code);
+  add_explain(app, exit_code);
   add_gen(app, exit_code);
 
   const std::vector<std::string> names = command_names(app);

@@ -116,18 +116,20 @@ FP4SCOPE_HD constexpr float fp8_te_overflow(const Fp8Options& o) {
   return o.dtype == DType16::kF16 ? 65504.0f : bit_cast<float>(0x7f7f0000u);
 }
 
-// DeepGEMM deep_gemm/utils/math.py.
+// DeepGEMM deep_gemm/utils/math.py. The power of two at or above |s|, from 2^-126 to 2^127.
+template <class L>
+FP4SCOPE_HD constexpr typename L::F fp8_power_bounded(typename L::F s) {
+  using U = typename L::U;
+  const U bits = bit_cast<U>(s) & kMagnitudeMask;
+  const U up = select((bits & 0x007fffffu) != U{}, U{} + 1u, U{});
+  const U field = max_of(min_of((bits >> 23) + up, U{} + 254u), U{} + 1u);
+  return bit_cast<typename L::F>(field << 23);
+}
 template <class L>
 FP4SCOPE_HD constexpr Fp8Scale<L> fp8_deepgemm_scale(const Fp8Rules& r, typename L::F amax) {
-  using U = typename L::U;
   using F = typename L::F;
   F s = fp8_torch_scale<L>(r, fp8_floor<L>(amax, 1e-4f));
-  if (r.options.scale_fmt != ScaleFmt::kF32) {
-    const U bits = bit_cast<U>(s) & kMagnitudeMask;
-    const U up = select((bits & 0x007fffffu) != U{}, U{} + 1u, U{});
-    const U field = max_of(min_of((bits >> 23) + up, U{} + 254u), U{} + 1u);
-    s = bit_cast<F>(field << 23);
-  }
+  if (r.options.scale_fmt != ScaleFmt::kF32) s = fp8_power_bounded<L>(s);
   return {s, 1.0f / s};
 }
 

@@ -74,16 +74,18 @@ FP4SCOPE_HD constexpr T clamped(T v, T least, T most) {
 
 // Section 3.1: 1 where amax is zero or the result is (amax = Inf). div is TransformerEngine's
 // kernel and ends at FLT_MAX; the others are expressions of Python callers, which give Inf.
-FP4SCOPE_HD constexpr float nvfp4_encode_scale(GRule rule, float amax, float top) {
+template <class L>
+FP4SCOPE_HD constexpr typename L::F nvfp4_encode_scale(GRule rule, typename L::F amax, float top) {
+  using F = typename L::F;
   if (amax == 0.0f) return 1.0f;
-  float g = 0.0f;
+  F g{};
   switch (rule) {
     case GRule::kDivUnguarded:
       // The partial-cast and row_cast_col kernels (3.2) look at the sign of amax only: NaN gives 1
       // and Inf the scale 0.
-      return amax > 0.0f ? fmin_bound(top / amax, kFloatMax) : 1.0f;
+      return amax > 0.0f ? fmin_bound(top / amax, F{kFloatMax}) : F{1.0f};
     case GRule::kDiv:
-      g = fmin_bound(top / amax, kFloatMax);
+      g = fmin_bound(top / amax, F{kFloatMax});
       break;
     case GRule::kRcpMul:
       g = (1.0f / amax) * top;
@@ -95,27 +97,32 @@ FP4SCOPE_HD constexpr float nvfp4_encode_scale(GRule rule, float amax, float top
       g = 1.0f / (amax * (1.0f / top));
       break;
   }
-  return g == 0.0f ? 1.0f : g;
+  return g == 0.0f ? F{1.0f} : g;
 }
 
 // scale=row of flashinfer and flashinfer-fast, section 4.2.
-FP4SCOPE_HD constexpr float nvfp4_flashinfer_row(const Nvfp4Rules& r, float amax) {
-  const FlushOps<Lane<1>> op{r.options.ftz};
-  const float g_inverse = 1.0f / r.top();
+template <class L>
+FP4SCOPE_HD constexpr typename L::F nvfp4_flashinfer_row(const Nvfp4Rules& r, typename L::F amax) {
+  using F = typename L::F;
+  const FlushOps<L> op{r.options.ftz};
+  const F g_inverse = 1.0f / F{r.top()};
   if (r.options.order == Nvfp4Order::kFlashinferFast)
-    return rcp_approx<Lane<1>>(op.mul(amax, g_inverse), r.table);
+    return rcp_approx<L>(op.mul(amax, g_inverse), r.table);
   if (op.operand(amax) == 0.0f) return r.options.is_adaptive() ? 0.0f : kFloatMax;
-  const float encode = fmin_bound(op.div(1.0f / g_inverse, amax), kFloatMax);
-  return encode == 0.0f ? 1.0f : encode;
+  const F encode = fmin_bound(op.div(1.0f / g_inverse, amax), F{kFloatMax});
+  return encode == 0.0f ? F{1.0f} : encode;
 }
 
-// The outer scale of a tensor or row from the bits of its maximum.
+// The outer scale of a tensor or row from the bits of its maximum. L is one lane wide, here and in
+// nvfp4_row().
+template <class L = Lane<1>>
 FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(const Nvfp4Rules& r, std::uint32_t amax_bits) {
+  using F = typename L::F;
   const Nvfp4Options& o = r.options;
   std::uint32_t bits = o.has_amax ? o.amax_bits : amax_bits;
   // nan_to_num of spec/more.md 3: the largest finite number of BF16, the type of the weights.
   if (o.finite_amax && bits == kInfBits) bits = 0x7f7f0000u;
-  const float amax = bit_cast<float>(bits);
+  const F amax = bit_cast<F>(bits);
   if (o.scale == OuterScale::kNone) return {amax, 1.0f};
   if (o.scale == OuterScale::kGiven) return {amax, bit_cast<float>(o.g_bits)};
   switch (o.order) {
@@ -128,23 +135,23 @@ FP4SCOPE_HD constexpr Nvfp4Outer nvfp4_outer(const Nvfp4Rules& r, std::uint32_t 
     case Nvfp4Order::kModelopt:
     case Nvfp4Order::kModeloptStatic:
     case Nvfp4Order::kTorchao:
-      return {amax, scalar_divide<Lane<1>>(o.scalar_div, amax, r.top())};
+      return {amax, scalar_divide<L>(o.scalar_div, amax, r.top())};
     case Nvfp4Order::kCompressedTensors: {
       // The maxima are held in that type too.
-      const float held = round_to_dtype<Lane<1>>(o.amax_dtype, amax);
-      const float inverse = round_to_dtype<Lane<1>>(o.amax_dtype, 1.0f / held);
-      return {amax, round_to_dtype<Lane<1>>(o.amax_dtype, inverse * r.top())};
+      const F held = round_to_dtype<L>(o.amax_dtype, amax);
+      const F inverse = round_to_dtype<L>(o.amax_dtype, 1.0f / held);
+      return {amax, round_to_dtype<L>(o.amax_dtype, inverse * r.top())};
     }
     case Nvfp4Order::kFlashinfer:
     case Nvfp4Order::kFlashinferFast:
-      if (o.scale == OuterScale::kRow) return {amax, nvfp4_flashinfer_row(r, amax)};
+      if (o.scale == OuterScale::kRow) return {amax, nvfp4_flashinfer_row<L>(r, amax)};
       break;
     default:
       break;
   }
   // The rule is that of a tensor; rows have TransformerEngine's own.
   const GRule rule = o.scale == OuterScale::kRow ? GRule::kDiv : o.g_rule;
-  return {amax, nvfp4_encode_scale(rule, amax, r.top())};
+  return {amax, nvfp4_encode_scale<L>(rule, amax, r.top())};
 }
 
 // What the blocks of a row share, derived from its outer scale.
@@ -155,19 +162,21 @@ struct Nvfp4Row {
   // fl(amax/6).
   float k;
 };
+template <class L = Lane<1>>
 FP4SCOPE_HD constexpr Nvfp4Row nvfp4_row(const Nvfp4Rules& r, Nvfp4Outer outer) {
-  const FlushOps<Lane<1>> op{r.options.ftz};
+  using F = typename L::F;
+  const FlushOps<L> op{r.options.ftz};
   Nvfp4Row row{outer.amax, outer.g, 0.0f, 0.0f};
   if (nvfp4_is_fast(r.options.order) || r.options.order == Nvfp4Order::kFlashinferKv) {
-    row.g_inverse = rcp_approx<Lane<1>>(outer.g, r.table);
-    row.k = rcp_approx<Lane<1>>(r.element_max, r.table);
+    row.g_inverse = rcp_approx<L>(outer.g, r.table);
+    row.k = rcp_approx<L>(r.element_max, r.table);
   } else if (r.options.order == Nvfp4Order::kModelopt) {
-    row.k = r.element_max * outer.g;
+    row.k = r.element_max * F{outer.g};
   } else if (r.options.order == Nvfp4Order::kModeloptStatic) {
-    row.k = scalar_divide<Lane<1>>(r.options.scalar_div, outer.amax, r.element_max);
+    row.k = scalar_divide<L>(r.options.scalar_div, outer.amax, r.element_max);
   } else {
     row.g_inverse = op.div(1.0f, outer.g);
-    row.k = op.mul(outer.g, 1.0f / r.element_max);
+    row.k = op.mul(outer.g, 1.0f / F{r.element_max});
   }
   return row;
 }
