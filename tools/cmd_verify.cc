@@ -16,7 +16,7 @@ struct Options : CommonOptions {
   VerifyCase job;
   std::string accept, cases, golden, junit, out;
   std::size_t first = 3;
-  bool suggest = false;
+  bool suggest = false, explain = false;
 };
 
 constexpr SideNames kNames{"expected", "found"};
@@ -208,6 +208,7 @@ int run_verify(Options& options) {
   run.threads = options.threads;
   run.accept = parse_accept(options.accept);
   run.first = options.first;
+  run.explains = options.explain;
   run.dtype_hint = options.dtype_hint;
   const RecipeFiles files = load_recipe_files(options);
   run.library = files.library;
@@ -297,6 +298,8 @@ void add_verify(CLI::App& app, int& exit_code) {
       ->type_name("LIST");
   sub->add_option("--first", options->first, "differing blocks to show per case")
       ->capture_default_str();
+  sub->add_flag("--explain", options->explain,
+                "print how the recipe comes to each of these blocks, step by step");
   sub->add_option("--cases", options->cases,
                   "many cases: a JSON object per line with the keys name, recipe, input, codes, "
                   "scales, choice, fake, outer_scale, amax, layout, nibbles, axis; files relative "

@@ -11,7 +11,7 @@
 namespace fp4scope::tools {
 namespace {
 
-std::string orders_text(const Explanation& e) {
+std::string orders_text(const ExplainingRecipe& e) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
   if (!e.check.inputs.codes.empty()) add("codes " + e.nibbles);
@@ -19,7 +19,7 @@ std::string orders_text(const Explanation& e) {
   return out;
 }
 
-std::string explanation_text(const Explanation& e) {
+std::string explanation_text(const ExplainingRecipe& e) {
   std::string out = fmt::format("  {} (contract {})\n", to_string(e.recipe), e.recipe.contract);
   if (const std::string orders = orders_text(e); !orders.empty()) {
     out += fmt::format(
@@ -52,7 +52,7 @@ std::string separation_text(const Separation& s) {
   return out;
 }
 
-Json explanation_json(const Explanation& e) {
+Json explanation_json(const ExplainingRecipe& e) {
   return {{"recipe", to_string(e.recipe)},
           {"recipe_full", to_full_string(e.recipe)},
           {"contract", e.recipe.contract},
@@ -88,7 +88,7 @@ std::string identify_text(const IdentifyResult& r) {
                      "{} contracts explain every byte and cannot be told apart on this "
                      "data:\n",
                      r.explaining.size());
-    for (const Explanation& e : r.explaining) {
+    for (const ExplainingRecipe& e : r.explaining) {
       out += explanation_text(e);
       if (!e.also.empty()) {
         constexpr std::size_t kMost = 4;
@@ -105,7 +105,7 @@ std::string identify_text(const IdentifyResult& r) {
     for (const Separation& s : r.separations) out += separation_text(s);
   } else if (r.casts.empty()) {
     out += "no recipe explains every byte; the best are:\n";
-    for (const Explanation& e : r.best) {
+    for (const ExplainingRecipe& e : r.best) {
       out += explanation_text(e);
       out += wrapped("    unexplained: ", remainder_of(e.check), 6);
     }
@@ -128,9 +128,9 @@ Json identify_json(const IdentifyResult& r) {
                             {"packing", c.packing}});
   }
   out["explaining"] = Json::array();
-  for (const Explanation& e : r.explaining) out["explaining"].push_back(explanation_json(e));
+  for (const ExplainingRecipe& e : r.explaining) out["explaining"].push_back(explanation_json(e));
   out["best"] = Json::array();
-  for (const Explanation& e : r.best) out["best"].push_back(explanation_json(e));
+  for (const ExplainingRecipe& e : r.best) out["best"].push_back(explanation_json(e));
   out["separations"] = Json::array();
   for (const Separation& s : r.separations) {
     Json entry = {{"a", s.a}, {"b", s.b}, {"what", nullptr}, {"shape", nullptr}, {"x", nullptr}};

@@ -138,8 +138,8 @@ DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std:
       same_elements(a.recipe, b.recipe) && !d.a.codes.empty() && !d.b.codes.empty();
   for (std::size_t i = 0; i < d.x.size(); ++i) {
     const bool codes_differ = by_codes && d.a.codes[i] != d.b.codes[i];
-    const bool values_differ = !d.a.values.empty() && !d.b.values.empty() &&
-                               !same_bits(d.a.values[i], d.b.values[i]);
+    const bool values_differ =
+        !d.a.values.empty() && !d.b.values.empty() && !same_bits(d.a.values[i], d.b.values[i]);
     const bool differs = codes_differ || values_differ;
     if (differs) d.elements.push_back(static_cast<int>(i));
   }
@@ -214,6 +214,7 @@ Json to_json(const DifferingBlock& block, const Recipe& a, const Recipe& b,
   out["elements"] = block.elements;
   if (!block.what.empty()) out["what"] = block.what;
   out["command"] = block.command;
+  if (!block.explanation.empty()) out["explanation"] = block.explanation;
   return out;
 }
 
@@ -241,6 +242,7 @@ std::string to_text(const DifferingBlock& block, const Recipe& a, const Recipe& 
     out += fmt::format("  and {} more elements\n", block.elements.size() - kMost);
   }
   if (!block.command.empty()) out += fmt::format("  {}\n", block.command);
+  if (!block.explanation.empty()) out += '\n' + block.explanation + '\n';
   return out;
 }
 

@@ -59,6 +59,7 @@ struct DifferingBlock {
   std::vector<int> elements;  // that differ, by index in the block
   std::string what;           // in words; empty: none
   std::string command;        // that explains the block
+  std::string explanation;    // what the command prints for the first result, where it was asked for
 };
 // Block `block` of row `row` of a tile that begins at row `first_row` and block `first_block` of
 // the tensor. Elements whose codes or values differ are listed.

@@ -123,8 +123,8 @@ class Search {
     }
   }
 
-  Explanation explanation_of(const Scored& s) const {
-    Explanation e;
+  ExplainingRecipe explanation_of(const Scored& s) const {
+    ExplainingRecipe e;
     e.recipe = s.recipe;
     e.nibbles = name_of(s.score.packing);
     e.layout = name_of(s.score.storage);
@@ -159,7 +159,7 @@ class Search {
         continue;
       }
       if (result.explaining.size() == kMostListed) break;
-      Explanation e = explanation_of(s);
+      ExplainingRecipe e = explanation_of(s);
       if (!e.check.agrees()) {
         rank({s.recipe, sample_.score(s.recipe, true)});
         continue;
@@ -175,14 +175,14 @@ class Search {
       result.best.push_back(explanation_of({s.recipe, sample_.score(s.recipe, true)}));
     }
     std::stable_sort(result.best.begin(), result.best.end(),
-                     [](const Explanation& a, const Explanation& b) {
+                     [](const ExplainingRecipe& a, const ExplainingRecipe& b) {
                        return a.check.blocks_differing < b.check.blocks_differing;
                      });
   }
 
   // Single changes of an explaining recipe that explain everything as well, by key.
   void find_settings_without_effect(IdentifyResult& result) {
-    for (Explanation& e : result.explaining) {
+    for (ExplainingRecipe& e : result.explaining) {
       std::vector<std::pair<std::string, std::string>> by_key;
       for (const Variation& v : variations_of(e.recipe)) {
         stop_if_asked();

@@ -26,7 +26,7 @@ struct IdentifyOptions {
 };
 
 // A recipe with the orders under which it explains everything, or most.
-struct Explanation {
+struct ExplainingRecipe {
   Recipe recipe;
   std::string nibbles, layout;
   bool differs_from_native = false;  // in the order of codes or scales, from the contract's project
@@ -47,10 +47,10 @@ struct IdentifyResult {
   std::string file, tensor, dtype;
   std::vector<std::int64_t> shape;
   // Everything is explained: one entry per contract and format, the shortest recipe first.
-  std::vector<Explanation> explaining;
+  std::vector<ExplainingRecipe> explaining;
   // Without scales: scalar casts that explain everything.
   std::vector<CastExplanation> casts;
-  std::vector<Explanation> best;  // otherwise, by how much they explain
+  std::vector<ExplainingRecipe> best;  // otherwise, by how much they explain
   std::vector<Separation> separations;
   std::int64_t tried = 0;  // candidate recipes
   std::vector<std::string> warnings, notes;

@@ -63,6 +63,7 @@ struct VerifyOptions {
   int threads = 0;
   AcceptedDifferences accept;
   std::size_t first = 3;  // differing blocks to describe
+  bool explains = false;  // fills DifferingBlock::explanation
   bool probes_layouts = true;
   std::string dtype_hint;
   std::shared_ptr<const FormatLibrary> library;

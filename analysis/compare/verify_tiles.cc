@@ -6,6 +6,7 @@
 
 #include "analysis/compare/classify.h"
 #include "analysis/compare/verify_run.h"
+#include "analysis/explain.h"
 #include "analysis/io/message.h"
 #include "formats/rounding.h"
 #include "sim/error.h"
@@ -170,13 +171,27 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
       d.what = v.what();
       const StoredShape inside = run.input.inside();
       if (d.row < inside.rows && d.col < inside.cols) {
+        // What the block was compared under, where it is not what explain would measure.
         std::string more = run.explain_options;
-        if (run.outer.size() > 1 || !run.job.outer_scale.empty()) {
-          const auto k = run.outer.size() > 1 ? static_cast<std::size_t>(d.row) : 0;
-          more += fmt::format("{}--outer-scale 0x{:08x}", more.empty() ? "" : " ",
-                              bit_cast<std::uint32_t>(run.outer[k].g));
+        if (!run.job.outer_scale.empty() || !run.job.amax.empty()) {
+          const OuterScale32 of_row = outer_of_row(run.recipe, outer, r);
+          more +=
+              fmt::format("{}--amax 0x{:08x} --outer-scale 0x{:08x}", more.empty() ? "" : " ",
+                          bit_cast<std::uint32_t>(of_row.amax), bit_cast<std::uint32_t>(of_row.g));
         }
         d.command = explain_command(run.recipe, run.job.input, d.row, d.block, more);
+      }
+      if (run.options.explains) {
+        Explanation place;
+        place.file = run.input.tensor().file;
+        place.tensor = run.input.tensor().name;
+        place.dtype = dtype_name(run.input.tensor().dtype);
+        place.shape = run.input.tensor().shape;
+        place.row = d.row;
+        place.block = d.block;
+        place.first_col = d.col;
+        d.explanation =
+            explanation_text(explain_block(run.recipe, w.buffer.tile, outer, r, b, place));
       }
       w.tally.first.push_back(std::move(d));
     }

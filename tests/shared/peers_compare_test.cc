@@ -202,7 +202,7 @@ TEST_CASE("identify names the recipe of the README for every output") {
     const IdentifyResult result = identify(options, sources);
     const std::string want = to_full_string(parse_recipe(job.recipe));
     bool found = false;
-    for (const Explanation& e : result.explaining) {
+    for (const ExplainingRecipe& e : result.explaining) {
       CHECK(e.check.agrees());
       found |= to_full_string(e.recipe) == want;
       for (const std::string& text : e.also) found |= to_full_string(parse_recipe(text)) == want;
