@@ -47,10 +47,11 @@ int run(int argc, char** argv) {
   add_agree(app, exit_code);
   add_verify(app, exit_code);
   add_identify(app, exit_code);
+  add_explain(app, exit_code);
+  add_golden(app, exit_code);
+  add_gen(app, exit_code);
   add_quantize(app, exit_code);
   add_dequantize(app, exit_code);
-  add_explain(app, exit_code);
-  add_gen(app, exit_code);
 
   const std::vector<std::string> names = command_names(app);
   const std::string first = argc < 2 ? "" : argv[1];

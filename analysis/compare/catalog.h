@@ -26,7 +26,7 @@ void append_new(std::vector<Recipe>& list, std::vector<Recipe> more);
 
 // Every contract of every named format, and the settings of NVFP4 that stacks really differ in:
 // kind of outer scale and its rule, block shape, selection with metric, score, sum and ceiling,
-// scalar-div and ftz. About 600 recipes. Built once.
+// scalar-div and ftz. About 390 recipes. Built once.
 const std::vector<Recipe>& contract_catalog();
 
 }  // namespace fp4scope

@@ -25,14 +25,16 @@ struct Scored {
   SampleScore score;
 };
 
-// Shorter texts first: fewer keys away from a contract, and its format's own contract before
+// Fewer keys away from a contract first, then shorter texts: the contract of a format itself before
 // others.
 bool is_simpler(const Recipe& a, const Recipe& b) {
   const std::string x = to_string(a), y = to_string(b);
-  const auto keys = [](const std::string& t) { return std::count(t.begin(), t.end(), '='); };
-  return keys(x) != keys(y)     ? keys(x) < keys(y)
-         : x.size() != y.size() ? x.size() < y.size()
-                                : x < y;
+  const auto keys = [](const std::string& t) {
+    return std::count(t.begin(), t.end(), '=') -
+           (t.find("contract=") != std::string::npos ? 1 : 0);
+  };
+  if (keys(x) != keys(y)) return keys(x) < keys(y);
+  return x.size() != y.size() ? x.size() < y.size() : x < y;
 }
 
 class Search {

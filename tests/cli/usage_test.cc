@@ -29,7 +29,7 @@ TEST_CASE("--version names version and git revision") {
 
 TEST_CASE("every command explains itself with an example that works") {
   CHECK(run({"--help"}).code == 0);
-  for (const std::string command : {"formats", "info", "analyze", "quantize", "dequantize", "gen"}) {
+  for (const std::string command : {"formats", "info", "analyze", "agree", "verify", "identify", "explain", "golden", "gen", "quantize", "dequantize"}) {
     CAPTURE(command);
     const Result result = run({command, "--help"});
     CHECK(result.code == 0);
@@ -44,6 +44,11 @@ TEST_CASE("every command explains itself with an example that works") {
     int examples = 0;
     for (std::string line; std::getline(lines, line) && line.starts_with("  fp4scope ");) {
       ++examples;
+      // A line that ends with a backslash goes on.
+      for (std::string more; line.ends_with('\\') && std::getline(lines, more);) {
+        line.pop_back();
+        line += more;
+      }
       CAPTURE(line);
       const std::string shell =
           "cd '" + folder.path().string() + "' && PATH=.:$PATH " + line + " >/dev/null";
@@ -228,7 +233,7 @@ TEST_CASE("wrong usage is one sentence on stderr and exit code 2") {
     const char* want;  // in the message
   };
   for (const Case& c : std::vector<Case>{
-           {{}, "formats, info, analyze, quantize, dequantize"},
+           {{}, "formats, info, analyze, agree, verify, identify, explain, golden, gen, quantize"},
            {{"analyse"}, "unknown command 'analyse'; the commands are formats, info, analyze"},
            {{"analyze"}, "FILE is required"},
            {{"analyze", kSample, "--frobnicate"}, "--frobnicate"},
