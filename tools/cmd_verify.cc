@@ -35,6 +35,7 @@ std::string classes_text(const VerifyResult& r) {
 std::string result_text(const VerifyResult& r) {
   std::string out = fmt::format("{}: {}\n", printable(r.name), r.agrees() ? "equal" : "DIFFERENT");
   out += fmt::format("  {} {} against {}\n", r.dtype, dimensions(r.shape), r.inputs.recipe);
+  if (r.inputs.expects_refusal) return out + "  " + summary_of(r) + '\n';
   TextTable table;
   table.column("", Align::kLeft);
   table.column("differ", Align::kRight);

@@ -59,6 +59,7 @@ void run_half(const Recipe& recipe, const Backend& backend, std::span<const Oute
   }
   half.values.resize(static_cast<std::size_t>(span.elements()));
   backend.dequantize(recipe, half.quantized, outer, half.values.data(), span.cols);
+  keep_nan_elements(recipe, tile, half.values.data());
 }
 
 // Exact and near ties of one candidate pair; NaN is neither.

@@ -49,6 +49,16 @@ bool same_values(const Recipe& a, const Recipe& b) {
   return a.rht == b.rht;
 }
 
+void keep_nan_elements(const Recipe& recipe, const Tile& x, float* values) {
+  if (!recipe.keeps_nan_elements()) return;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.cols; ++c) {
+      const float v = x.f32[r * x.stride + c];
+      if (v != v) values[r * x.cols + c] = v;
+    }
+  }
+}
+
 int ordinal_of_code(const MinifloatSpec& element, std::uint32_t code) {
   if (element.is_twos_complement()) {
     const auto half = static_cast<int>(element.code_count() / 2);

@@ -34,6 +34,10 @@ inline bool equal_value(float a, float b) {
   return a == b || (a != a && b != b);
 }
 
+// Puts the NaN elements of a tile back into its decoded values, for recipes that keep them
+// (Recipe::keeps_nan_elements()). values[rows, cols].
+void keep_nan_elements(const Recipe& recipe, const Tile& x, float* values);
+
 // Position of a code among the values of its element: equal for +0 and -0, one apart for
 // neighbours.
 int ordinal_of_code(const MinifloatSpec& element, std::uint32_t code);
@@ -59,7 +63,7 @@ struct DifferingBlock {
   std::vector<int> elements;  // that differ, by index in the block
   std::string what;           // in words; empty: none
   std::string command;        // that explains the block
-  std::string explanation;    // what the command prints for the first result, where it was asked for
+  std::string explanation;  // what the command prints for the first result, where it was asked for
 };
 // Block `block` of row `row` of a tile that begins at row `first_row` and block `first_block` of
 // the tensor. Elements whose codes or values differ are listed.

@@ -30,8 +30,7 @@ struct Scored {
 bool is_simpler(const Recipe& a, const Recipe& b) {
   const std::string x = to_string(a), y = to_string(b);
   const auto keys = [](const std::string& t) {
-    return std::count(t.begin(), t.end(), '=') -
-           (t.find("contract=") != std::string::npos ? 1 : 0);
+    return std::count(t.begin(), t.end(), '=') - (t.find("contract=") != std::string::npos ? 1 : 0);
   };
   if (keys(x) != keys(y)) return keys(x) < keys(y);
   return x.size() != y.size() ? x.size() < y.size() : x < y;

@@ -294,6 +294,7 @@ std::optional<SampleScore> IdentifySample::score_shape(const Recipe& recipe, Sha
     }
     values_.resize(static_cast<std::size_t>(band.span.elements()));
     backend.dequantize(recipe, quantized_, of_tile, values_.data(), band.span.cols);
+    keep_nan_elements(recipe, band.buffer.tile, values_.data());
     const DType dtype = fake_->tensor->dtype;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const float v = dtype == DType::kBF16  ? round_to_bf16<Lane<1>>(values_[i])
@@ -323,7 +324,6 @@ std::optional<SampleScore> IdentifySample::score_shape(const Recipe& recipe, Sha
 
 SampleScore IdentifySample::score(const Recipe& recipe, bool whole) {
   SampleScore best;
-  if (recipe.keeps_nan_elements() && (codes_ || scales_)) return best;
   const PreparedInput input(*input_.source, *input_.tensor, options_.job.axis);
   const StoredShape inside = input.inside();
   if (crosses_rows(recipe, input.tensor())) return best;  // verify can check such a recipe

@@ -138,7 +138,7 @@ AcceptedDifferences parse_accept(const std::string& text) {
 }
 
 VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceCache& sources) {
-  if (job.codes.empty() && job.scales.empty() && job.fake.empty()) {
+  if (job.codes.empty() && job.scales.empty() && job.fake.empty() && !job.expects_refusal) {
     throw Error(ErrorKind::kUsage,
                 "nothing to compare: expected --codes, --scales, --fake or several of them");
   }
@@ -161,12 +161,6 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.stored = inside;
 
   const bool has_codes = !job.codes.empty(), has_scales = !job.scales.empty();
-  if ((has_codes || has_scales) && recipe.keeps_nan_elements()) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("recipe {} has values but no codes for NaN elements; compare values "
-                            "with --fake",
-                            to_string(recipe)));
-  }
   const CodePacking packing = parse_packing(job.nibbles, recipe);
   const ScaleStorage storage = parse_storage(job.layout, recipe);
   result.nibbles = name_of(packing);
@@ -245,6 +239,10 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.elements = inside.rows * inside.cols;
   result.blocks = inside.rows * divide_up(inside.cols, recipe.format.block);
   result.scales = has_scales ? result.blocks : 0;
+  if (job.expects_refusal) {
+    result.refusal_missing = !verifying::is_refused(run);
+    return result;
+  }
   const int threads = thread_count(options.threads);
   std::vector<Worker> workers(static_cast<std::size_t>(threads));
   const auto grid = tile_grid(input.tensor().rows(), input.tensor().cols(), tile_steps(recipe));
@@ -292,11 +290,13 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
 }
 
 std::string summary_of(const VerifyResult& r) {
+  if (r.inputs.expects_refusal && r.agrees()) return "the recipe refuses the input, as expected";
   if (r.agrees()) {
     return fmt::format("{} elements{} agree{}", r.elements,
                        r.scales > 0 ? fmt::format(" and {} scales", r.scales) : "",
                        r.accepted > 0 ? fmt::format(", {} differences accepted", r.accepted) : "");
   }
+  if (r.refusal_missing) return "the recipe takes an input that it is expected to refuse";
   std::vector<std::string> parts;
   const auto part = [&](std::int64_t n, std::int64_t of, const char* what) {
     if (n > 0 && of > 0) parts.push_back(fmt::format("{} of {} {}", n, of, what));

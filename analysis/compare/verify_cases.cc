@@ -152,6 +152,8 @@ std::vector<VerifyCase> golden_cases(const std::string& path, const VerifyCase& 
     job.amax = operand(".amax");
     job.outer_scale = operand(".outer_scale");
     job.fake = operand(".values");
+    // Input that the recipe refuses is kept without bytes.
+    job.expects_refusal = job.codes.empty() && job.scales.empty() && job.fake.empty();
     cases.push_back(std::move(job));
   }
   if (cases.empty()) {

@@ -50,6 +50,8 @@ struct Worker {
 // the input.
 void quantize_tile(const Run& run, const TileSpan& span, std::span<const OuterScale32> outer,
                    Worker& w);
+// Whether the recipe refuses some tile of the input.
+bool is_refused(const Run& run);
 // Compares one tile and adds to w.tally.
 void compare_tile(const Run& run, const TileSpan& span, Worker& w);
 // The counts of all threads, and the first `first` differing blocks in row order.

@@ -40,6 +40,7 @@ void decode_tile(const Run& run, const TileSpan& span, std::span<const OuterScal
                  Worker& w) {
   w.values.resize(static_cast<std::size_t>(span.elements()));
   run.backend.dequantize(run.recipe, w.expected, outer, w.values.data(), span.cols);
+  keep_nan_elements(run.recipe, w.buffer.tile, w.values.data());
   const DType dtype = run.fake == nullptr ? DType::kF32 : run.fake->tensor().dtype;
   if (dtype == DType::kBF16) {
     for (float& v : w.values) v = round_to_bf16<Lane<1>>(v);
@@ -138,6 +139,21 @@ void read_found(const Run& run, const TileSpan& span, Worker& w) {
 }
 
 }  // namespace
+
+bool is_refused(const Run& run) {
+  Worker w;
+  for (const TileSpan& span :
+       tile_grid(run.input.tensor().rows(), run.input.tensor().cols(), tile_steps(run.recipe))) {
+    w.buffer.read(run.input.source(), run.input.tensor(), span, &run.recipe);
+    try {
+      run.backend.quantize(run.recipe, w.buffer.tile, outer_of_tile(run.outer, run.recipe, span),
+                           w.expected);
+    } catch (const RefusedInput&) {
+      return true;
+    }
+  }
+  return false;
+}
 
 void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
   const auto outer = outer_of_tile(run.outer, run.recipe, span);

@@ -48,6 +48,7 @@ inline std::vector<float> some_values(std::int64_t count, std::uint32_t seed = 1
   return values;
 }
 
+// The upper halves.
 inline std::string bf16_bytes(const std::vector<float>& values) {
   std::string out;
   for (const float v : values) out += little_endian(bit_cast<std::uint32_t>(v) >> 16, 2);
@@ -60,6 +61,11 @@ inline std::vector<FileTensor> tensors_of(const StoredCase& c, std::string_view 
   const QuantizedTile& t = c.q.tile;
   std::vector<FileTensor> out;
   const bool is_bf16 = c.source == SourceType::kBf16;
+  for (const float v : c.x) {
+    if (is_bf16 && (bit_cast<std::uint32_t>(v) & 0xFFFFu) != 0) {
+      throw std::invalid_argument("an input is no BF16 value");
+    }
+  }
   out.push_back(
       {"x", is_bf16 ? "BF16" : "F32", {c.rows, c.cols}, is_bf16 ? bf16_bytes(c.x) : bytes_of(c.x)});
   if (nibbles.empty()) nibbles = c.recipe.packs_nibbles() ? "low-first" : "bytes";
