@@ -196,7 +196,10 @@ std::string half_text(const DifferingBlock::Half& half, const Recipe& recipe, co
   if (half.scale.empty() && half.codes.empty()) return "";  // values alone
   std::string line = fmt::format("  {:<8} scale {}", name, scale_text(recipe, half.scale));
   if (half.four) line += fmt::format(", {}", *half.four ? "map-to-4" : "map-to-6");
-  if (half.error4) line += fmt::format(", errors {:.9g} and {:.9g}", *half.error4, *half.error6);
+  if (half.error4) {
+    const float e4 = *half.error4, e6 = *half.error6;
+    line += fmt::format(", errors {:.9g} and {:.9g}{}", e4, e6, e4 == e6 ? ": a tie" : "");
+  }
   std::string out = line + '\n';
   if (!half.codes.empty()) {
     const std::string codes = codes_text(recipe, half.codes);

@@ -122,7 +122,7 @@ TEST_CASE("verify: another recipe differs, and --suggest names the one that fits
 TEST_CASE("verify: lists of cases, JUnit and JSON files") {
   const Packed packed("nvfp4");
   const std::string list = packed.folder.file("cases.jsonl");
-  const std::string root = std::filesystem::current_path().string() + "/";
+  const std::string root = data_dir().parent_path().string() + "/";
   std::ofstream(list) << json{{"name", "good"},
                               {"recipe", "nvfp4"},
                               {"input", root + kX},
