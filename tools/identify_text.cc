@@ -35,7 +35,10 @@ std::string separation_text(const Separation& s) {
                    4);
   }
   const Separator& input = *s.input;
-  std::string out = wrapped("  ", fmt::format("{} and {}: {}", s.a, s.b, input.what), 4);
+  std::string out = wrapped(
+      "  ",
+      fmt::format("{} and {}: {} (row {}, block {})", s.a, s.b, input.what, input.row, input.block),
+      4);
   // The block in which they differ, and the amax where another element sets it.
   constexpr std::int64_t kMost = 32;
   std::string values;

@@ -214,6 +214,10 @@ class Search {
     options.source = sample_.input().dtype == DType::kBF16  ? SourceType::kBf16
                      : sample_.input().dtype == DType::kF16 ? SourceType::kF16
                                                             : SourceType::kF32;
+    // Only what was stored here can tell them apart.
+    const VerifyCase& job = options_.job;
+    options.planes = {!job.outer_scale.empty() || !job.amax.empty(), !job.scales.empty(),
+                      !job.codes.empty(), !job.fake.empty()};
     const auto found = separate_all(first, others, options);
     for (std::size_t i = 0; i < others.size(); ++i) {
       result.separations.push_back({to_string(first), to_string(others[i]), found[i]});

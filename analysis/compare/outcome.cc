@@ -47,14 +47,14 @@ std::string hex(const std::uint8_t* bytes, std::int64_t count) {
 // One block of two outcomes of the same shape.
 class BlockPair {
  public:
-  BlockPair(const Recipe& a, const Outcome& qa, const Outcome& qb)
-      : a_(a), qa_(qa), qb_(qb), cols_(qa.tile.cols) {}
+  BlockPair(const Recipe& a, const Outcome& qa, const Outcome& qb, const ComparedPlanes& planes)
+      : a_(a), qa_(qa), qb_(qb), planes_(planes), cols_(qa.tile.cols) {}
   std::optional<std::string> difference(std::int64_t row, std::int64_t block) const {
     if (qa_.has_codes && qb_.has_codes) {
-      if (auto what = scales(row, block)) return what;
-      if (auto what = codes(row, block)) return what;
+      if (auto what = planes_.scales ? scales(row, block) : std::nullopt) return what;
+      if (auto what = planes_.codes ? codes(row, block) : std::nullopt) return what;
     }
-    return values(row, block);
+    return planes_.values ? values(row, block) : std::nullopt;
   }
 
  private:
@@ -95,6 +95,7 @@ class BlockPair {
 
   const Recipe& a_;
   const Outcome &qa_, &qb_;
+  const ComparedPlanes& planes_;
   std::int64_t cols_;
 };
 
@@ -150,15 +151,15 @@ std::string shape_difference(const Recipe& a, const Recipe& b) {
 }
 
 std::optional<Difference> first_difference(const Recipe& a, const Outcome& qa, const Recipe& b,
-                                           const Outcome& qb) {
+                                           const Outcome& qb, const ComparedPlanes& planes) {
   if (qa.is_refused() && qb.is_refused()) return std::nullopt;
   if (qa.is_refused() || qb.is_refused()) {
     const Recipe& who = qa.is_refused() ? a : b;
     return Difference{0, 0, fmt::format("input that {} refuses", to_string(who))};
   }
-  const bool has_outer = a.has_outer() || b.has_outer();
+  const bool has_outer = planes.outer && (a.has_outer() || b.has_outer());
   const bool both = qa.has_codes && qb.has_codes;
-  const BlockPair pair(a, qa, qb);
+  const BlockPair pair(a, qa, qb, planes);
   for (std::int64_t row = 0; row < qa.tile.rows; ++row) {
     if (has_outer && both) {
       const float ga = outer_of_row(a, qa.outer, row).g, gb = outer_of_row(b, qb.outer, row).g;

@@ -30,6 +30,11 @@ struct Outcome {
 Outcome outcome_of(const Backend& backend, const Recipe& recipe, const SmallTensor& tensor,
                    bool wants_values = true);
 
+// What counts as a difference.
+struct ComparedPlanes {
+  bool outer = true, scales = true, codes = true, values = true;
+};
+
 struct Difference {
   std::int64_t row = 0, block = 0;
   std::string what;  // "scale byte 0x39 and 0x3a", "code 3 and 4 of element 5", "outer scale", ...
@@ -40,6 +45,6 @@ std::string shape_difference(const Recipe& a, const Recipe& b);
 // The first block, in row-major order, in which two recipes of one shape differ: outer scale, scale
 // bytes, codes, decoded values (NaN equals NaN); or one of them refuses the input. Padding does not
 std::optional<Difference> first_difference(const Recipe& a, const Outcome& qa, const Recipe& b,
-                                           const Outcome& qb);
+                                           const Outcome& qb, const ComparedPlanes& planes = {});
 
 }  // namespace fp4scope

@@ -17,8 +17,10 @@ struct Pair {
   const Recipe& b;
   const Backend& on_a;
   const Backend& on_b;
+  const ComparedPlanes& planes;
   std::optional<Difference> difference(const SmallTensor& tensor) const {
-    return first_difference(a, outcome_of(on_a, a, tensor), b, outcome_of(on_b, b, tensor));
+    return first_difference(a, outcome_of(on_a, a, tensor, planes.values), b,
+                            outcome_of(on_b, b, tensor, planes.values), planes);
   }
 };
 
@@ -164,7 +166,7 @@ class Search {
   void shapes() {
     for (std::size_t i = 0; i < others_.size(); ++i) {
       std::string what = shape_difference(a_, others_[i]);
-      if (what.empty()) continue;
+      if (what.empty() || !(options_.planes.codes || options_.planes.scales)) continue;
       SmallTensor block;
       block.source = options_.source;
       block.rows = 1;
@@ -178,18 +180,19 @@ class Search {
   }
   void try_all(const SmallTensor& tensor) {
     if (is_done()) return;
-    const Outcome on_a = outcome_of(on_a_, a_, tensor);
+    const Outcome on_a = outcome_of(on_a_, a_, tensor, options_.planes.values);
     for (std::size_t i = 0; i < others_.size(); ++i) compare(i, tensor, on_a);
   }
   void try_one(std::size_t i, const SmallTensor& tensor) {
-    if (!found_[i]) compare(i, tensor, outcome_of(on_a_, a_, tensor));
+    if (!found_[i]) compare(i, tensor, outcome_of(on_a_, a_, tensor, options_.planes.values));
   }
   void compare(std::size_t i, const SmallTensor& tensor, const Outcome& on_a) {
     if (found_[i]) return;
     const Recipe& b = others_[i];
-    const auto difference = first_difference(a_, on_a, b, outcome_of(*on_b_[i], b, tensor));
+    const auto difference = first_difference(
+        a_, on_a, b, outcome_of(*on_b_[i], b, tensor, options_.planes.values), options_.planes);
     if (!difference) return;
-    const Pair pair{a_, b, on_a_, *on_b_[i]};
+    const Pair pair{a_, b, on_a_, *on_b_[i], options_.planes};
     if (is_refusal(*difference)) {
       if (!refusals_[i]) refusals_[i] = shrunk(pair, tensor, *difference);
     } else {

@@ -17,6 +17,7 @@ struct SeparateOptions {
   std::int64_t blocks = std::int64_t{1} << 18;
   std::uint64_t seed = 0;
   SourceType source = SourceType::kF32;  // type of the input: kF32, kBf16 or kF16
+  ComparedPlanes planes;                 // what a user of the input can see
 };
 
 // A few blocks, with the place of the first difference.

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "analysis/compare/identify.h"
+#include "analysis/compare/identify_casts.h"
 #include "tests/shared/peer_cases.h"
 #include "tests/shared/peers.h"
 #include "tests/support/paths.h"
@@ -214,6 +215,58 @@ TEST_CASE("identify names the recipe of the README for every output") {
   }
   std::printf("identify on %zu peers: %d by one contract alone, at most %zu contracts equal\n",
               cases.size(), alone, largest);
+}
+
+struct CastRow {
+  const char* key;
+  const char* scalar;
+  const char* rounding;
+  const char* overflow;
+  const char* nan;
+};
+// README section 6 and spec/scalars.md 2 to 5: codes of ml_dtypes and torch 2.11 for cast_in_f32.
+constexpr CastRow kCasts[] = {
+    {"ml_float4_e2m1fn", "e2m1", "ties to even", "saturates", "NaN gives 0x8"},
+    {"ml_float6_e2m3fn", "e2m3", "ties to even", "saturates", "NaN gives 0x20"},
+    {"ml_float6_e3m2fn", "e3m2", "ties to even", "saturates", "NaN gives 0x20"},
+    {"ml_float8_e4m3fn", "e4m3", "ties to even", "NaN beyond the range", "NaN gives 0x7f"},
+    {"ml_float8_e5m2", "e5m2", "ties to even", "infinity beyond the range", "NaN gives 0x7e"},
+    {"ml_float8_e8m0fnu", "e8m0", "nearest as ml_dtypes, 255 for zero and negative values", "",
+     "NaN gives 0xff"},
+    {"ml_bfloat16", "bf16", "ties to even", "infinity beyond the range", "NaN gives 0x7fc0"},
+    {"ml_float8_e3m4", "e3m4", "ties to even", "infinity beyond the range", "NaN gives 0x78"},
+    {"ml_float8_e4m3", "e4m3-ieee", "ties to even", "infinity beyond the range", "NaN gives 0x7c"},
+    {"ml_float8_e4m3b11fnuz", "e4m3b11fnuz", "ties to even", "NaN beyond the range",
+     "NaN gives 0x80"},
+    {"ml_float8_e4m3fnuz", "e4m3fnuz", "ties to even", "NaN beyond the range", "NaN gives 0x80"},
+    {"ml_float8_e5m2fnuz", "e5m2fnuz", "ties to even", "NaN beyond the range", "NaN gives 0x80"},
+    {"torch_float8_e4m3fn", "e4m3", "ties to even", "NaN beyond the range", "NaN gives 0x7f"},
+    {"torch_float8_e5m2", "e5m2", "ties to even", "infinity beyond the range", "NaN gives 0x7f"},
+    {"torch_float8_e8m0fnu", "e8m0", "nearest as torch, sign ignored", "", "NaN gives 0xff"}};
+
+TEST_CASE("identify names the scalar cast of ml_dtypes and torch, codes and decoded values") {
+  if (!have_shared(kPeers)) return;
+  SourceCache sources;
+  for (const CastRow& row : kCasts) {
+    CAPTURE(row.key);
+    VerifyCase job;
+    job.input = peers_path() + ":cast_in_f32";
+    job.codes = peers_path() + ":" + row.key;
+    const std::vector<CastExplanation> found = identify_casts(job, sources);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].scalar == row.scalar);
+    CHECK(found[0].rounding == row.rounding);
+    CHECK(found[0].overflow == row.overflow);
+    CHECK(found[0].nan == row.nan);
+    if (!std::string(row.key).starts_with("ml_")) continue;
+    job.codes.clear();
+    job.fake = peers_path() + ":mlback" + std::string(row.key).substr(2);
+    bool named = false;
+    for (const CastExplanation& cast : identify_casts(job, sources)) {
+      named |= cast.scalar == row.scalar && cast.rounding == row.rounding;
+    }
+    CHECK(named);
+  }
 }
 
 }  // namespace
