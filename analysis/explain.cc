@@ -51,6 +51,15 @@ std::string where(const TensorInfo& tensor) {
 }
 
 void require_no_outer_override(const Recipe& recipe, const OuterOverride& given) {
+  const bool is_one = recipe.family == Family::kNvfp4 && recipe.nvfp4.scale == OuterScale::kNone;
+  if (given.amax && recipe.has_outer() && !recipe.needs_amax()) {
+    refuse(ErrorKind::kUsage,
+           fmt::format("--amax: recipe {} measures no maximum", to_string(recipe)));
+  }
+  if (is_one && given.outer_scale) {
+    refuse(ErrorKind::kUsage,
+           fmt::format("--outer-scale: recipe {} has the outer scale 1", to_string(recipe)));
+  }
   if (recipe.has_outer() || (!given.amax && !given.outer_scale)) return;
   refuse(ErrorKind::kUsage, fmt::format("recipe {} has no outer scale, so --amax and --outer-scale "
                                         "mean nothing for it",

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
+#include <set>
 
 #include "analysis/dtype_grid.h"
 #include "analysis/generate.h"
@@ -237,6 +239,12 @@ void check(const std::string& out, const GenerateOptions& options) {
                     shape_text(shape)));
   }
   if (options.names.empty()) refuse("expected at least one tensor name");
+  std::set<std::string> names;
+  for (const std::string& name : options.names) {
+    if (name == "__metadata__" || !names.insert(name).second) {
+      refuse(fmt::format("the tensor name {} occurs twice or is reserved", in_quotes(name)));
+    }
+  }
   if (out.ends_with(".npy") && options.names.size() > 1) {
     refuse(fmt::format("{}: a npy file holds one tensor, found {} names", printable(out),
                        options.names.size()));
@@ -252,6 +260,16 @@ void check(const std::string& out, const GenerateOptions& options) {
       !(options.outlier_factor >= 0 && std::isfinite(options.outlier_factor))) {
     refuse("expected an expected maximum and an outlier factor >= 0 and a share from 0 to 1");
   }
+}
+
+// Before the first value is drawn: a disk that cannot hold the file.
+void require_space(const std::string& out, std::int64_t bytes) {
+  const std::filesystem::path folder = std::filesystem::absolute(out).parent_path();
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || static_cast<std::uintmax_t>(bytes) <= space.available) return;
+  throw Error(ErrorKind::kData, fmt::format("{} needs {} bytes, its folder has {} free",
+                                            printable(out), bytes, space.available));
 }
 
 // Factors of the columns, and what the file says about them.
@@ -303,6 +321,12 @@ GenerateResult generate_file(const std::string& out, const GenerateOptions& opti
   TensorInfo matrix;
   matrix.shape = options.shape;
   const std::int64_t rows = matrix.rows(), cols = matrix.cols();
+  std::int64_t bytes = 0;  // check() has looked at the elements of one tensor
+  if (__builtin_mul_overflow(rows * cols * dtype_bytes(options.dtype),
+                             static_cast<std::int64_t>(options.names.size()), &bytes)) {
+    refuse("the tensors together exceed 64 bits");
+  }
+  require_space(out, bytes);
   GenerateResult result;
   result.threads = thread_count(options.threads);
   result.parameters = {{"distribution", std::string(generated_name(options.kind))},

@@ -23,6 +23,7 @@ class Maker {
         counter_(recipe) {
     golden_.recipe = recipe;
     golden_.source = options.source;
+    golden_.seed = options.seed;
     golden_.made_by =
         has_oracle_ ? "made by the exact backend (oracle); a production backend agrees in every bit"
                     : "made by a production backend: the exact backend does not have this recipe";

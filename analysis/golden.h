@@ -32,6 +32,7 @@ struct GoldenCase : Probe {
 struct Golden {
   Recipe recipe;
   SourceType source = SourceType::kF32;
+  std::uint64_t seed = 0;  // of the search for separators
   std::string made_by;  // one sentence: which backend made the bytes
   std::vector<GoldenCase> cases;
   Coverage coverage;
@@ -46,7 +47,7 @@ struct Golden {
 Golden make_golden(const Recipe& recipe, const GoldenOptions& options = {});
 
 // Writes `out` as a whole or not at all: safetensors or JSON by its ending; Error(kUsage) for
-// another. Returns the bytes written.
+// another. Returns the size of the file.
 //   safetensors: NAME.x (F32, BF16 or F16), NAME.codes, NAME.scales, NAME.choice, NAME.amax,
 //     NAME.outer_scale as `quantize` stores them, NAME.values F32; __metadata__ has recipe, version
 //     and, under "cases", what each case is for.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <filesystem>
 
 #include "analysis/golden.h"
 #include "analysis/io/message.h"
@@ -77,6 +78,7 @@ Json facts_of(const Golden& golden) {
   facts["fp4scope"] = FP4SCOPE_VERSION;
   facts["about"] = kAbout;
   facts["recipe"] = to_full_string(golden.recipe);
+  facts["seed"] = std::to_string(golden.seed);
   facts["dtype"] = dtype_name(dtype_of(golden.source));
   facts["made_by"] = golden.made_by;
   if (golden.recipe.library) facts["format_file"] = golden.recipe.library->hash;
@@ -152,13 +154,11 @@ std::int64_t write_safetensors(const Golden& golden, const std::string& out) {
     metadata.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
   metadata.emplace_back("cases", cases.dump());
   SafetensorsWriter writer(out, entries, metadata);
-  std::int64_t bytes = 0;
   for (std::size_t i = 0; i < planes.size(); ++i) {
     writer.write(i, 0, planes[i].bytes.data(), planes[i].bytes.size());
-    bytes += std::ssize(planes[i].bytes);
   }
   writer.commit();
-  return bytes;
+  return static_cast<std::int64_t>(std::filesystem::file_size(out));
 }
 
 // Rows of hexadecimal numbers of `width` bytes each, most significant digit first.

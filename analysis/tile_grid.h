@@ -12,7 +12,7 @@ inline constexpr std::int64_t kTileElements = std::int64_t{1} << 20;  // 4 MiB o
 
 // What a tile may not cut: rows in whole bands, columns in whole blocks.
 struct TileSteps {
-  std::int64_t rows = 1;    // 1, or a multiple of 64 and of the rows of a 2-D block
+  std::int64_t rows = 1;    // 1, or the least multiple of the rows of a 2-D block from 64 on
   std::int64_t cols = 128;  // a multiple of 128 and of the block
   bool operator==(const TileSteps&) const = default;
 };

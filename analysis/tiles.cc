@@ -1,6 +1,7 @@
 // tiles.cc: see tiles.h.
 #include "analysis/tiles.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -31,7 +32,11 @@ SourceType source_type(DType dtype) {
 
 TileSteps tile_steps(const Recipe& recipe) {
   TileSteps steps;
-  if (recipe.is_2d()) steps.rows = std::lcm<std::int64_t>(64, recipe.format.block_rows);
+  // Whole bands, of 64 rows or a little more.
+  if (recipe.is_2d()) {
+    const std::int64_t band = recipe.format.block_rows;
+    steps.rows = (std::max<std::int64_t>(64, band) + band - 1) / band * band;
+  }
   steps.cols = std::lcm<std::int64_t>(128, recipe.format.block);
   return steps;
 }
@@ -47,7 +52,10 @@ std::vector<TileSpan> tile_grid(std::int64_t rows, std::int64_t cols, const Tile
   std::int64_t width = cols;
   if (height < step) {
     height = step;
-    width = std::min(cols, kTileElements / step / kTileColumnStep * kTileColumnStep);
+    // At least one step, whatever a tile should have.
+    const std::int64_t steps_of_tile =
+        std::max<std::int64_t>(1, kTileElements / step / kTileColumnStep);
+    width = std::min(cols, steps_of_tile * kTileColumnStep);
   }
   for (std::int64_t r = 0; r < rows; r += height) {
     for (std::int64_t c = 0; c < cols; c += width) {
@@ -105,6 +113,22 @@ void require_shape(const Recipe& recipe, const TensorInfo& tensor) {
                                     std::to_string(recipe.rht.size) +
                                     " elements (rht=" + std::to_string(recipe.rht.size) +
                                     "), found " + std::to_string(cols));
+}
+
+std::string source_hash(const TensorSource& source, const TensorInfo& tensor, int threads,
+                        const std::atomic<bool>* stop) {
+  const auto grid = tile_grid(tensor.rows(), tensor.cols(), TileSteps{});
+  std::vector<std::uint64_t> hashes(grid.size());
+  std::vector<std::vector<unsigned char>> buffers(static_cast<std::size_t>(threads));
+  const auto body = [&](std::int64_t i, int thread) {
+    const TileSpan& span = grid[static_cast<std::size_t>(i)];
+    std::vector<unsigned char>& raw = buffers[static_cast<std::size_t>(thread)];
+    raw.resize(static_cast<std::size_t>(span.elements() * dtype_bytes(tensor.dtype)));
+    source.read_raw(tensor, span.row, span.rows, span.col, span.cols, raw.data());
+    hashes[static_cast<std::size_t>(i)] = XXH3_64bits(raw.data(), raw.size());
+  };
+  if (!for_each_tile(std::ssize(grid), threads, stop, body)) return "";
+  return fmt::format("{:016x}", XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
 }
 
 AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bool per_row,

@@ -63,6 +63,12 @@ inline int thread_count(int threads) {
   return threads > 0 ? threads : omp_get_num_procs();
 }
 
+// XXH3-64 of the stored bytes, one hash per tile of the grid without 2-D blocks and one over these:
+// the hash that every report states. Sixteen hexadecimal digits; "" when stopped, or for tensors
+// without stored bytes.
+std::string source_hash(const TensorSource& source, const TensorInfo& tensor, int threads,
+                        const std::atomic<bool>* stop);
+
 // Largest magnitude of a tensor and, when asked for, of each row, as marked_amax_bits(): integer
 // maxima, exact and free of order.
 struct AmaxResult {

@@ -99,7 +99,8 @@ std::string as_text(const AgreeResult& result, const AgreeOptions& options) {
       fmt::format("A = {}\n  = {}\nB = {}\n  = {}\n", options.a.text, to_full_string(options.a),
                   options.b.text, to_full_string(options.b));
   for (const AgreeRow& row : result.rows) {
-    out += fmt::format("\n{}, {} {}\n", printable(row.tensor), row.dtype, dimensions(row.shape));
+    out += fmt::format("\n{}, {} {}, xxh3 {}\n", printable(row.tensor), row.dtype,
+                       dimensions(row.shape), row.source_hash);
     out += counts_text(row.counts, row);
     if (!row.first.empty()) out += "first differing blocks, A then B\n";
     for (const DifferingBlock& block : row.first) {
@@ -200,6 +201,10 @@ bool check_thresholds(const AgreeResult& result, const std::vector<Threshold>& t
     for (const AgreeRow& row : result.rows) {
       const Json value = counts_json(row.counts, row)[threshold.metric];
       if (value.is_number() && !threshold.holds(value.get<double>())) continue;
+      // Nothing there to be different: an empty tensor, or choices without a live block.
+      const bool is_empty =
+          row.counts.elements == 0 || (threshold.metric == "choice_agreement" && row.has_choices);
+      if (!value.is_number() && is_empty) continue;
       failed = true;
       const std::string place =
           fmt::format("for {}:{}", printable(row.file), printable(row.tensor));
@@ -272,6 +277,7 @@ void add_agree(CLI::App& app, int& exit_code) {
   sub->add_option("B", options->b, "second recipe")->required()->type_name("RECIPE");
   sub->add_option("FILE", options->files, "FILE, DIRECTORY or FILE:TENSOR")->required();
   sub->add_option("--first", options->first, "differing blocks to show per tensor")
+      ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   sub->add_option(
          "--fail-if", options->fail_if,

@@ -24,6 +24,9 @@ Explanation explanation_of(const ExplainArguments& arguments, const Recipe& reci
     given.outer_scale = parse_number(arguments.outer_scale, "--outer-scale");
   }
   if (arguments.has_values) {
+    if (arguments.axis != -1 || !arguments.dtype_hint.empty()) {
+      throw Error(ErrorKind::kUsage, "--axis and --dtype are about a tensor, found --values");
+    }
     const SourceType source = source_of(arguments.source_dtype);
     return explain_values(recipe, parse_values(arguments.values, source), source, given);
   }

@@ -37,17 +37,6 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
-// Decimal or 0x...; CLI11 would wrap negative numbers and clamp large ones.
-std::uint64_t parse_seed(const std::string& text) {
-  const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
-  const char *first = text.data() + (is_hex ? 2 : 0), *last = text.data() + text.size();
-  std::uint64_t seed = 0;
-  const auto [stop, error] = std::from_chars(first, last, seed, is_hex ? 16 : 10);
-  if (error == std::errc{} && stop == last) return seed;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("--seed {}: expected a number from 0 to 2^64 - 1", text));
-}
-
 DType parse_dtype(const std::string& text) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
     if (text == dtype_name(dtype)) return dtype;

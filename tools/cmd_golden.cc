@@ -14,7 +14,7 @@ namespace {
 
 struct GoldenCommand : CommonOptions {
   std::string out, recipe, source = "f32";
-  std::uint64_t seed = 0;
+  std::string seed = "0";
 };
 
 const std::map<std::string, SourceType> kSources = {
@@ -55,7 +55,9 @@ std::vector<std::pair<std::string, std::string>> lines_of(const Golden& golden) 
     lines.emplace_back("level bits", of_all(c.level_bits_hit, c.level_bits_all, "set and clear"));
   if (golden.recipe.chooses())
     lines.emplace_back("choices",
-                       fmt::format("{} map-to-6, {} map-to-4", c.choices[0], c.choices[1]));
+                       golden.recipe.nvfp4.int4_candidate
+                           ? fmt::format("{} E2M1, {} INT4", c.choices[0], c.choices[1])
+                           : fmt::format("{} map-to-6, {} map-to-4", c.choices[0], c.choices[1]));
   lines.emplace_back("told apart", fmt::format("from {} other recipes with codes and scales of "
                                                "this shape",
                                                golden.separated));
@@ -71,13 +73,13 @@ std::string as_text(const Golden& golden, const std::string& out, std::int64_t b
   if (const std::string table = rcp_table_note(golden.recipe); !table.empty())
     text += wrapped("note: ", table, 6);
   text += fmt::format("{} = {}\n", golden.recipe.text, to_full_string(golden.recipe));
-  return text + fmt::format("wrote {}, {} bytes of planes\n", printable(out), bytes);
+  return text + fmt::format("wrote {}, {} bytes\n", printable(out), bytes);
 }
 
 std::string as_json(const Golden& golden, const GoldenCommand& command, std::int64_t bytes) {
   const Coverage& c = golden.coverage;
   Json row = {{"recipe", golden.recipe.text}, {"recipe_full", to_full_string(golden.recipe)},
-              {"dtype", command.source},      {"seed", command.seed},
+              {"dtype", command.source},      {"seed", parse_seed(command.seed)},
               {"cases", golden.cases.size()}, {"blocks", c.blocks},
               {"elements", c.elements},       {"scale_codes", c.scales_hit}};
   if (c.scales_all > 0) {
@@ -100,7 +102,7 @@ int run_golden(const GoldenCommand& command) {
   const Recipe recipe = parse_recipe_options({command.recipe}, command)[0];
   GoldenOptions options;
   options.source = kSources.at(command.source);
-  options.seed = command.seed;
+  options.seed = parse_seed(command.seed);
   // A wrong ending is found before the work.
   require_golden_ending(command.out);
   const Golden golden = make_golden(recipe, options);

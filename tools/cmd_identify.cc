@@ -13,6 +13,37 @@ struct Options : CommonOptions {
   std::vector<std::string> recipes;
 };
 
+void require_known_orders(const VerifyCase& job) {
+  const auto known = [](const auto& parse) {
+    for (const FormatRow& row : all_formats()) {
+      for (const bool is_2d : {false, true}) {
+        Recipe recipe;
+        try {
+          recipe = parse_recipe(std::string(row.format.name) + (is_2d ? ":block=2d" : ""));
+          parse(recipe);
+          return true;
+        } catch (const Error&) {
+        }
+      }
+    }
+    return false;
+  };
+  if (!job.nibbles.empty() &&
+      !known([&](const Recipe& recipe) { (void)parse_packing(job.nibbles, recipe); })) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--nibbles {}: expected low-first, high-first, split8, split16, ct, "
+                            "bytes or native",
+                            job.nibbles));
+  }
+  if (!job.layout.empty() &&
+      !known([&](const Recipe& recipe) { (void)parse_storage(job.layout, recipe); })) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--layout {}: expected linear, 128x4, 8x4, te-padded, deepgemm, "
+                            "m-major, trtllm-page, blocks, msb, a6 or native",
+                            job.layout));
+  }
+}
+
 int run_identify(Options& options) {
   IdentifyOptions& run = options.job;
   run.job.axis = options.axis;
@@ -38,10 +69,18 @@ int run_identify(Options& options) {
     run.verify.library = files.library;
     run.verify.user_rcp = files.rcp_table;
   }
+  // A name that no recipe knows would only look like bytes of another size.
+  require_known_orders(run.job);
+  Progress progress(options.quiet);
+  run.verify.progress = [&](std::int64_t done, std::int64_t total) {
+    progress.update(done, total);
+  };
   SourceCache sources(options.dtype_hint);
   const IdentifyResult result = identify(run, sources);
+  progress.clear();
   if (options.json) {
     Json out = json_envelope(provenance());
+    out["fp4scope"]["threads"] = thread_count_of(options);
     out["results"].push_back(identify_json(result));
     out["sources"] = sources_json(sources.sources());
     write_stdout(json_text(out));
@@ -79,6 +118,7 @@ void add_identify(CLI::App& app, int& exit_code) {
       ->type_name("RECIPE")
       ->allow_extra_args(false);
   sub->add_option("--best", options->job.best, "candidates to show where none explains everything")
+      ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   add_recipe_files(*sub, *options);
   add_arithmetic_options(*sub, *options);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "analysis/compare/verify_cases.h"
 #include "analysis/io/message.h"
@@ -34,7 +36,8 @@ std::string classes_text(const VerifyResult& r) {
 
 std::string result_text(const VerifyResult& r) {
   std::string out = fmt::format("{}: {}\n", printable(r.name), r.agrees() ? "equal" : "DIFFERENT");
-  out += fmt::format("  {} {} against {}\n", r.dtype, dimensions(r.shape), r.inputs.recipe);
+  out += fmt::format("  {} {} against {}, xxh3 {}\n", r.dtype, dimensions(r.shape), r.inputs.recipe,
+                     r.source_hash);
   if (r.inputs.expects_refusal) return out + "  " + summary_of(r) + '\n';
   TextTable table;
   table.column("", Align::kLeft);
@@ -89,6 +92,7 @@ std::vector<Suggestion> suggestions_of(const std::vector<VerifyCase>& cases,
     try {
       out[i].result = identify(job, sources);
     } catch (const Error& e) {
+      if (stop_requested()) throw;
       out[i].error = e.what();
     }
   }
@@ -138,14 +142,15 @@ Json result_json(const VerifyResult& r) {
               {"tensor", r.tensor},
               {"dtype", r.dtype},
               {"shape", r.shape},
+              {"source_hash", r.source_hash},
               {"recipe", r.inputs.recipe},
               {"recipe_full", to_full_string(r.recipe)},
               {"backend", r.backend},
               {"codes", text_or_null(r.inputs.codes)},
               {"scales_from", text_or_null(r.inputs.scales)},
               {"fake", text_or_null(r.inputs.fake)},
-              {"nibbles", r.nibbles},
-              {"layout", r.layout},
+              {"nibbles", text_or_null(r.nibbles)},
+              {"layout", text_or_null(r.layout)},
               {"stored_shape", {r.stored.rows, r.stored.cols}},
               {"equal", r.agrees()},
               {"elements", r.elements},
@@ -154,6 +159,7 @@ Json result_json(const VerifyResult& r) {
               {"scales_differing", r.scales_differing},
               {"blocks", r.blocks},
               {"blocks_differing", r.blocks_differing},
+              {"outer_scales", r.outer_scales},
               {"outer_scales_differing", r.outer_scales_differing},
               {"choices_differing", r.choices_differing},
               {"padding_differing", r.padding_differing},
@@ -172,8 +178,10 @@ Json result_json(const VerifyResult& r) {
 }
 
 std::string as_json(const std::vector<VerifyOutcome>& outcomes,
-                    const std::vector<Suggestion>& suggestions, const SourceCache& sources) {
+                    const std::vector<Suggestion>& suggestions, const SourceCache& sources,
+                    int threads) {
   Json out = json_envelope(provenance());
+  out["fp4scope"]["threads"] = threads;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const VerifyOutcome& o = outcomes[i];
     if (o.result) out["results"].push_back(result_json(*o.result));
@@ -196,11 +204,103 @@ std::vector<VerifyCase> cases_of(const Options& options, SourceCache& sources) {
     throw Error(ErrorKind::kUsage, "expected one of --input, --cases and --golden");
   }
   if (!options.cases.empty()) return read_cases(options.cases, options.job);
+  const VerifyCase& job = options.job;
+  for (const std::string& operand : {job.codes, job.scales, job.fake, job.choice, job.outer_scale,
+                                     job.amax, job.layout, job.nibbles}) {
+    if (!options.golden.empty() && !operand.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("--golden has its own operands, found {} beside it", operand));
+    }
+  }
   if (!options.golden.empty()) return golden_cases(options.golden, options.job, sources);
   if (options.job.recipe.empty()) {
     throw Error(ErrorKind::kUsage, "expected a recipe (-r RECIPE)");
   }
   return {options.job};
+}
+
+// Says what the recipes mean (--verbose), and refuses files that none of them uses. Recipes that
+// cannot be parsed are errors of their cases.
+void check_recipes(const std::vector<VerifyCase>& cases, const CommonOptions& options,
+                   const RecipeFiles& files) {
+  std::set<std::string> texts;
+  bool uses_table = files.rcp_table == nullptr, uses_library = files.library == nullptr;
+  for (const VerifyCase& job : cases) {
+    if (!texts.insert(job.recipe).second) continue;
+    try {
+      const Recipe recipe = parse_recipe(job.recipe, files.library);
+      uses_table |= rcp_of(recipe) == Rcp::kUser;
+      uses_library |= recipe.library != nullptr;
+      if (options.verbose) {
+        complain(fmt::format("recipe {} is {}, in full {}", job.recipe, to_string(recipe),
+                             to_full_string(recipe)));
+      }
+    } catch (const Error&) {
+      // Also one whose scale is in a file.
+    }
+  }
+  if (!uses_table) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--rcp-table {}: no recipe uses it (rcp=user)", options.rcp_table));
+  }
+  if (!uses_library) {
+    throw Error(ErrorKind::kUsage, fmt::format("--format-file {}: no recipe uses a name of it "
+                                               "(custom:NAME)",
+                                               options.format_file));
+  }
+}
+
+// Output files are no inputs, differ from each other and can be written.
+void check_outputs(const std::vector<VerifyCase>& cases, const Options& options) {
+  if (options.junit.empty() && options.out.empty()) return;
+  if (!options.out.empty() && !options.out.ends_with(".json")) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--out {}: expected a name that ends with .json", options.out));
+  }
+  if (options.junit == options.out) {
+    throw Error(ErrorKind::kUsage, fmt::format("--junit and --out both name {}", options.out));
+  }
+  std::set<std::string> files;
+  for (const VerifyCase& job : cases) {
+    for (const std::string& operand :
+         {job.input, job.codes, job.scales, job.fake, job.choice, job.outer_scale, job.amax}) {
+      // Names of files may hold colons; every prefix is looked at.
+      for (std::size_t colon = operand.find(':'); colon != std::string::npos;
+           colon = operand.find(':', colon + 1)) {
+        files.insert(operand.substr(0, colon));
+      }
+      files.insert(operand);
+    }
+  }
+  for (const std::string& file :
+       {options.cases, options.golden, options.rcp_table, options.format_file}) {
+    files.insert(file);
+  }
+  files.erase("");
+  for (const auto& [option, path] :
+       {std::pair{"--junit", options.junit}, std::pair{"--out", options.out}}) {
+    if (path.empty()) continue;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+      check_writable(path);
+      continue;
+    }
+    for (const std::string& file : files) {
+      std::vector<std::string> parts{file};
+      try {
+        if (std::filesystem::is_directory(file, ignored)) parts = container_files(file);
+        if (file.ends_with(".index.json")) parts = source_files(*open_source(file, {}));
+      } catch (const Error&) {  // reported where it is read
+      }
+      for (const std::string& part : parts) {
+        if (std::filesystem::equivalent(path, part, ignored)) {
+          throw Error(ErrorKind::kUsage,
+                      fmt::format("{} {} would replace the input file {}", option, path, part));
+        }
+      }
+    }
+    check_writable(path);
+  }
 }
 
 int run_verify(Options& options) {
@@ -224,18 +324,8 @@ int run_verify(Options& options) {
 
   SourceCache sources(options.dtype_hint);
   const std::vector<VerifyCase> cases = cases_of(options, sources);
-  for (const std::string& path : {options.junit, options.out}) {
-    if (path.empty()) continue;
-    std::vector<Operand> operands;
-    for (const std::string& operand :
-         {options.job.input, options.job.codes, options.job.scales, options.job.fake,
-          options.job.choice, options.job.outer_scale, options.job.amax, options.cases,
-          options.golden}) {
-      if (!operand.empty()) operands.push_back(split_operand(operand));
-    }
-    refuse_out_as_input(path, operands, options.dtype_hint);
-    check_writable(path);
-  }
+  check_recipes(cases, options, files);
+  check_outputs(cases, options);
   const std::vector<VerifyOutcome> outcomes = verify_all(cases, run, sources);
   progress.clear();
   const std::vector<Suggestion> suggestions =
@@ -252,7 +342,8 @@ int run_verify(Options& options) {
     }
   };
   if (!options.junit.empty()) write(options.junit, junit_xml(outcomes));
-  if (!options.out.empty()) write(options.out, as_json(outcomes, suggestions, sources));
+  if (!options.out.empty())
+    write(options.out, as_json(outcomes, suggestions, sources, thread_count_of(options)));
   for (const VerifyOutcome& o : outcomes) {
     if (o.error) {
       complain(outcomes.size() > 1 ? o.name + ": " + o.error->message : o.error->message);
@@ -261,7 +352,7 @@ int run_verify(Options& options) {
       failed(kExitThreshold);
     }
   }
-  write_stdout(options.json ? as_json(outcomes, suggestions, sources)
+  write_stdout(options.json ? as_json(outcomes, suggestions, sources, thread_count_of(options))
                             : as_text(outcomes, suggestions));
   return exit_code;
 }
@@ -298,6 +389,7 @@ void add_verify(CLI::App& app, int& exit_code) {
                   "differences that do not count: sign-of-zero, nan-code, padding, by commas")
       ->type_name("LIST");
   sub->add_option("--first", options->first, "differing blocks to show per case")
+      ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   sub->add_flag("--explain", options->explain,
                 "print how the recipe comes to each of these blocks, step by step");

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "analysis/io/message.h"
 #include "analysis/io/mmap.h"
@@ -276,6 +277,21 @@ std::int64_t parse_memory(const std::string& text) {
   }
   if (bytes < kMemoryPerThread) refuse("one thread needs more");
   return bytes;
+}
+
+int thread_count_of(const CommonOptions& options) {
+  return options.threads > 0 ? options.threads
+                             : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
+  const char *first = text.data() + (is_hex ? 2 : 0), *last = text.data() + text.size();
+  std::uint64_t seed = 0;
+  const auto [stop, error] = std::from_chars(first, last, seed, is_hex ? 16 : 10);
+  if (error == std::errc{} && stop == last) return seed;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--seed {}: expected a number from 0 to 2^64 - 1", text));
 }
 
 Json sources_json(const std::vector<Report::Source>& sources) {

@@ -89,6 +89,12 @@ void write_file(const std::string& path, const std::string& text);
 void add_memory(CLI::App& app, std::string& text);
 std::int64_t parse_memory(const std::string& text);
 
+// --threads, or the cores of this machine.
+int thread_count_of(const CommonOptions& options);
+
+// Decimal or 0x..., up to 2^64 - 1; CLI11 would wrap negative numbers and clamp large ones.
+std::uint64_t parse_seed(const std::string& text);
+
 // "sources" of the JSON output.
 Json sources_json(const std::vector<Report::Source>& sources);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
@@ -14,17 +15,23 @@ namespace {
 std::string orders_text(const ExplainingRecipe& e) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
-  if (!e.check.inputs.codes.empty()) add("codes " + e.nibbles);
-  if (!e.check.inputs.scales.empty()) add("scales " + e.layout);
+  const auto with_others = [](const std::string& name, const std::vector<std::string>& others) {
+    return others.empty() ? name : name + " (the same bytes: " + joined(others, ", ") + ")";
+  };
+  if (!e.check.inputs.codes.empty()) add("codes " + with_others(e.nibbles, e.other_nibbles));
+  if (!e.check.inputs.scales.empty()) add("scales " + with_others(e.layout, e.other_layouts));
   return out;
 }
 
 std::string explanation_text(const ExplainingRecipe& e) {
-  std::string out = fmt::format("  {} (contract {})\n", to_string(e.recipe), e.recipe.contract);
+  std::string out =
+      wrapped("  ", fmt::format("{} (contract {})", to_string(e.recipe), e.recipe.contract), 2);
   if (const std::string orders = orders_text(e); !orders.empty()) {
-    out += fmt::format(
-        "    {}{}\n", orders,
-        e.differs_from_native ? "; the contract's own project stores them otherwise" : "");
+    out += wrapped(
+        "    ",
+        orders +
+            (e.differs_from_native ? "; the contract's own project stores them otherwise" : ""),
+        4);
   }
   return out;
 }
@@ -61,6 +68,9 @@ Json explanation_json(const ExplainingRecipe& e) {
           {"contract", e.recipe.contract},
           {"nibbles", e.check.inputs.codes.empty() ? Json(nullptr) : Json(e.nibbles)},
           {"layout", e.check.inputs.scales.empty() ? Json(nullptr) : Json(e.layout)},
+          {"other_nibbles", e.other_nibbles},
+          {"other_layouts", e.other_layouts},
+          {"varied", e.is_varied},
           {"differs_from_native", e.differs_from_native},
           {"elements", e.check.elements},
           {"elements_differing", e.check.elements_differing},
@@ -85,24 +95,41 @@ std::string identify_text(const IdentifyResult& r) {
     for (const CastExplanation& cast : r.casts) out += wrapped("  ", to_text(cast), 4);
   }
   if (!r.explaining.empty()) {
-    out += r.explaining.size() == 1
-               ? "explains every byte:\n"
-               : fmt::format(
-                     "{} contracts explain every byte and cannot be told apart on this "
-                     "data:\n",
-                     r.explaining.size());
+    std::vector<std::string> varied;
+    std::size_t plain = 0;
     for (const ExplainingRecipe& e : r.explaining) {
+      if (e.is_varied) {
+        varied.push_back(to_string(e.recipe));
+      } else {
+        ++plain;
+      }
+    }
+    out += plain == 1 ? "explains every byte:\n"
+                      : fmt::format(
+                            "{} contracts explain every byte and cannot be told apart on "
+                            "this data:\n",
+                            plain);
+    const char* where = r.on_sample ? "on the sample" : "here";
+    for (const ExplainingRecipe& e : r.explaining) {
+      if (e.is_varied) continue;
       out += explanation_text(e);
       if (!e.also.empty()) {
         constexpr std::size_t kMost = 4;
-        std::vector<std::string> some(e.also.begin(),
-                                      e.also.begin() + std::min(kMost, e.also.size()));
+        std::vector<std::string> some(
+            e.also.begin(),
+            e.also.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, e.also.size())));
         if (e.also.size() > kMost) some.push_back(fmt::format("{} more", e.also.size() - kMost));
-        out += wrapped("    also: ", joined(some, ", "), 6);
+        out += wrapped(r.on_sample ? "    also, on the sample: " : "    also: ", joined(some, ", "),
+                       6);
       }
       if (!e.without_effect.empty()) {
-        out += wrapped("    settings without effect here: ", joined(e.without_effect, ", "), 6);
+        out += wrapped(fmt::format("    settings without effect {}: ", where),
+                       joined(e.without_effect, ", "), 6);
       }
+    }
+    if (!varied.empty()) {
+      out += wrapped(
+          "other contracts, with a setting that is not their own: ", joined(varied, ", "), 2);
     }
     if (!r.separations.empty()) out += "inputs that tell them apart:\n";
     for (const Separation& s : r.separations) out += separation_text(s);
@@ -119,9 +146,14 @@ std::string identify_text(const IdentifyResult& r) {
 }
 
 Json identify_json(const IdentifyResult& r) {
-  Json out = {{"file", r.file},   {"tensor", r.tensor},
-              {"dtype", r.dtype}, {"shape", r.shape},
-              {"tried", r.tried}, {"explained", !r.explaining.empty() || !r.casts.empty()}};
+  Json out = {{"file", r.file},
+              {"tensor", r.tensor},
+              {"dtype", r.dtype},
+              {"shape", r.shape},
+              {"source_hash", r.source_hash},
+              {"tried", r.tried},
+              {"explained", !r.explaining.empty() || !r.casts.empty()}};
+  out["on_sample"] = r.on_sample;
   out["casts"] = Json::array();
   for (const CastExplanation& c : r.casts) {
     out["casts"].push_back({{"scalar", c.scalar},
@@ -143,7 +175,11 @@ Json identify_json(const IdentifyResult& r) {
       entry["row"] = s.input->row;
       entry["block"] = s.input->block;
       entry["x"] = Json::array();
-      for (const float v : s.input->x) entry["x"].push_back(double{v});
+      entry["x_bits"] = Json::array();  // NaN and infinity are no JSON numbers
+      for (const float v : s.input->x) {
+        entry["x"].push_back(double{v});
+        entry["x_bits"].push_back(fmt::format("0x{:08x}", std::bit_cast<std::uint32_t>(v)));
+      }
     }
     out["separations"].push_back(std::move(entry));
   }

@@ -23,6 +23,7 @@ namespace {
 struct Half {
   QuantizedTile quantized;
   std::vector<float> values, transformed;
+  Tile tile;  // after the recipe's transform
 };
 struct Worker {
   TileBuffer buffer;
@@ -44,12 +45,19 @@ struct Run {
 // A tile of both grids.
 TileSteps common_steps(const Recipe& a, const Recipe& b) {
   const TileSteps s = tile_steps(a), t = tile_steps(b);
-  return {std::lcm(s.rows, t.rows), std::lcm(s.cols, t.cols)};
+  const TileSteps common{std::lcm(s.rows, t.rows), std::lcm(s.cols, t.cols)};
+  // Blocks of 1 to 256 elements: neither number nor the product can overflow.
+  if (common.rows * common.cols <= 16 * kTileElements) return common;
+  throw Error(ErrorKind::kUnsupported,
+              fmt::format("blocks of {} and {} elements have no common tile below {} elements; "
+                          "compare each with a third recipe",
+                          a.format.block, b.format.block, 16 * kTileElements));
 }
 
 void run_half(const Recipe& recipe, const Backend& backend, std::span<const OuterScale32> outer,
               const TileSpan& span, const Tile& source, Half& half) {
-  const Tile tile = transformed_tile(recipe, source, half.transformed);
+  half.tile = transformed_tile(recipe, source, half.transformed);
+  const Tile& tile = half.tile;
   half.quantized.wants_errors = recipe.chooses();
   try {
     backend.quantize(recipe, tile, outer, half.quantized);
@@ -156,8 +164,9 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
         ++w.counts.scales_differing;
         differs = true;
       }
-      // The recipe that chooses says where a block is; the other may have other blocks.
-      if (row.has_ties && is_live_block(row.a, w.buffer.tile, r, k)) {
+      // Of the recipe that chooses, as it sees the block.
+      if (row.has_ties && (row.a.chooses() ? is_live_block(row.a, w.a.tile, r, k)
+                                           : is_live_block(row.b, w.b.tile, r, k))) {
         ++w.counts.live_blocks;
         const std::int64_t before = w.counts.choices_differing;
         count_choices(run, w, i, w.counts);
@@ -170,38 +179,39 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
       ++w.counts.blocks_differing;
       if (described == run.options.first) continue;
       ++described;
-      DifferingBlock d = differing_block(w.buffer.tile, a, b, r, k, span.row, span.col / n);
+      DifferingBlock d = differing_block(w.a.tile, a, b, r, k, span.row, span.col / n);
       d.command = explain_command(row.a, run.operand, d.row, d.block, run.options.explain_options);
       w.first.push_back(std::move(d));
     }
   }
+  keep_first(w.first, run.options.first);
 }
 
-std::vector<OuterScale32> outer_of(const Run& run, const Recipe& recipe, const Backend& backend,
-                                   int threads) {
+// False: stopped.
+bool measure_one(const Run& run, const Recipe& recipe, const Backend& backend, int threads,
+                 std::vector<OuterScale32>& outer) {
   AmaxResult amax;
   if (recipe.needs_amax()) {
     amax = measure_amax(run.input.source(), run.input.tensor(), recipe.scales_rows(), threads,
                         run.options.stop, &recipe);
   }
-  if (!amax.complete) return {};
-  return outer_scales(backend, recipe, amax);
+  outer = outer_scales(backend, recipe, amax);
+  return amax.complete;
 }
 
-// The same amax for both where both measure one: one pass over the tensor less.
-void measure(Run& run, int threads) {
+// The same amax for both where both measure one: one pass over the tensor less. False: stopped.
+bool measure(Run& run, int threads) {
   const Recipe &a = run.row.a, &b = run.row.b;
   if (a.needs_amax() && b.needs_amax() && a.rht == b.rht) {
     const AmaxResult amax =
         measure_amax(run.input.source(), run.input.tensor(), a.scales_rows() || b.scales_rows(),
                      threads, run.options.stop, &a);
-    if (!amax.complete) return;
     run.outer_a = outer_scales(run.backend_a, a, amax);
     run.outer_b = outer_scales(run.backend_b, b, amax);
-    return;
+    return amax.complete;
   }
-  run.outer_a = outer_of(run, a, run.backend_a, threads);
-  run.outer_b = outer_of(run, b, run.backend_b, threads);
+  return measure_one(run, a, run.backend_a, threads, run.outer_a) &&
+         measure_one(run, b, run.backend_b, threads, run.outer_b);
 }
 
 void count_outer(const Run& run, AgreeCounts& counts) {
@@ -235,8 +245,7 @@ void add_notes(AgreeRow& row) {
 // False: stopped.
 bool agree_tensor(Run& run, int threads, const std::function<void(std::int64_t)>& advance) {
   AgreeRow& row = run.row;
-  measure(run, threads);
-  if (run.outer_a.empty() || run.outer_b.empty()) return false;
+  if (!measure(run, threads)) return false;
   const auto grid =
       tile_grid(run.input.tensor().rows(), run.input.tensor().cols(), common_steps(row.a, row.b));
   std::vector<Worker> workers(static_cast<std::size_t>(threads));
@@ -255,10 +264,7 @@ bool agree_tensor(Run& run, int threads, const std::function<void(std::int64_t)>
     }
     row.first.insert(row.first.end(), w.first.begin(), w.first.end());
   }
-  std::sort(row.first.begin(), row.first.end(), [](const auto& a, const auto& b) {
-    return a.row != b.row ? a.row < b.row : a.block < b.block;
-  });
-  if (row.first.size() > run.options.first) row.first.resize(run.options.first);
+  keep_first(row.first, run.options.first);
   const std::int64_t rows = run.input.tensor().rows(), cols = run.input.tensor().cols();
   row.counts.elements = rows * cols;
   row.counts.blocks = rows * divide_up(cols, row.a.format.block);
@@ -306,6 +312,16 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
   result.errors = std::move(inputs.errors);
   result.skipped = std::move(inputs.skipped);
   result.sources = std::move(inputs.sources);
+  if (inputs.tensors.empty() && result.errors.empty()) {
+    // A gate over nothing would pass.
+    const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
+    if (!result.skipped.empty()) {
+      throw Error(ErrorKind::kUnsupported, result.skipped.front().message);
+    }
+    throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
+                filtered ? "no tensor of the input passes --include and --exclude"
+                         : "the input holds no tensor that could be compared");
+  }
   std::int64_t total = 0, done = 0;
   for (const InputTensors::Entry& entry : inputs.tensors) total += entry.tensor->elements;
   const auto advance = [&](std::int64_t n) {
@@ -330,6 +346,7 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
                         input.tensor().cols()));
       }
       if (flat_a) input.flatten();
+      row.source_hash = source_hash(*entry.source, *entry.tensor, result.threads, options.stop);
       row.file = entry.tensor->file;
       row.tensor = entry.tensor->name;
       row.dtype = std::string(dtype_name(entry.tensor->dtype));

@@ -42,6 +42,7 @@ struct AgreeCounts {
 struct AgreeRow {
   std::string file, tensor, dtype;
   std::vector<std::int64_t> shape;
+  std::string source_hash;  // XXH3-64, as analyze states it
   Recipe a, b;
   std::string backend_a, backend_b;
   // What can be compared at all: the blocks and scale types are the same, and so on.

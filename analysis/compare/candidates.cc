@@ -14,7 +14,8 @@ namespace {
 std::vector<KeyChoices> choices_of(Family family) {
   switch (family) {
     case Family::kMx:
-      return {{"", "ties=even", "ties=away", "ties=trunc"}, {"", "block=2d"}};
+      return {{"", "ties=even", "ties=away", "ties=trunc"},
+              {"", "block=2d", "block=8", "block=16", "block=64", "block=128", "block=256"}};
     case Family::kNvfp4:
       return {{"", "scale=tensor", "scale=row", "scale=none"},
               {"", "select=static4", "select=mse", "select=mae", "select=absmax",
@@ -66,6 +67,7 @@ const std::vector<Recipe>& candidate_recipes() {
     for (const FormatRow& row : all_formats()) {
       append_new(list, recipes_of(row.family, row.format.name, choices_of(row.family)));
     }
+    append_new(list, contract_catalog());
     return list;
   }();
   return kList;

@@ -11,6 +11,7 @@
 
 #include "formats/amax.h"
 #include "formats/minifloat.h"
+#include "formats/rounding.h"
 #include "sim/candidates.h"
 #include "sim/element.h"
 
@@ -31,6 +32,15 @@ std::uint32_t code_of_ordinal(const MinifloatSpec& element, int ordinal) {
   }
   const auto magnitude = static_cast<std::uint32_t>(std::abs(ordinal));
   return ordinal < 0 ? magnitude | element.sign_mask() : magnitude;
+}
+
+// Whether a code is beyond the element, or one of the two is a NaN code.
+bool is_unordered(const Recipe& recipe, const MinifloatSpec& element, std::uint32_t expected,
+                  std::uint32_t found) {
+  if (recipe.code_bytes() == 1 && found >= element.code_count()) return true;
+  if (element.is_twos_complement() || recipe.format.lut != nullptr) return false;
+  const float e = decode<Lane<1>>(element, expected), f = decode<Lane<1>>(element, found);
+  return (e != e) != (f != f);
 }
 
 bool is_nan(double v) {
@@ -55,6 +65,12 @@ bool is_nan_scale(const Recipe& recipe, const std::uint8_t* scale) {
 }
 
 }  // namespace
+
+float rounded_to(DType dtype, float v) {
+  if (dtype == DType::kBF16) return round_to_bf16<Lane<1>>(v);
+  if (dtype == DType::kF16) return round_to_f16<Lane<1>>(v);
+  return v;
+}
 
 // One block of one row, gathered.
 struct BlockClassifier::Block {
@@ -165,30 +181,42 @@ DifferenceClass BlockClassifier::class_of_scale(const Block& b) const {
                                               : DifferenceClass::kOtherScale;
 }
 
-std::uint32_t BlockClassifier::code_under_found(const Block& b, int i) const {
-  if (b.has_other && b.found_scale[0] == b.other_scale) return b.other_codes[i];
-  const std::uint32_t expected = b.code(b.expected.tile, i);
+bool BlockClassifier::is_other_candidate(const Block& b) const {
+  return b.has_other && b.found_scale != nullptr && b.found_scale[0] == b.other_scale &&
+         b.scale_differs;
+}
+
+std::optional<std::uint32_t> BlockClassifier::code_under_found(const Block& b, int i) const {
+  if (is_other_candidate(b)) return b.other_codes[i];
   const double x = b.wide(i);
-  if (recipe_.format.lut != nullptr || recipe_.sr.enabled || !std::isfinite(x)) return expected;
+  if (recipe_.format.lut != nullptr || recipe_.sr.enabled || !std::isfinite(x) ||
+      (b.choice && recipe_.nvfp4.int4_candidate)) {
+    return std::nullopt;
+  }
   const double y = scaled_magnitude(recipe_, b.outer, b.found_scale, b.choice, i, x, b.source());
   const float magnitude = static_cast<float>(y);
-  if (is_nan(magnitude)) return expected;
+  if (is_nan(magnitude)) return std::nullopt;
   return encode<Lane<1>>(recipe_.format.element, recipe_.element_ties(),
                          std::signbit(x) ? -magnitude : magnitude);
 }
 
 DifferenceClass BlockClassifier::class_of_code(const Block& b, int i,
                                                std::uint32_t expected) const {
-  const MinifloatSpec& element = recipe_.format.element;
+  const MinifloatSpec element = element_of(recipe_, is_other_candidate(b) ? !b.choice : b.choice);
   const std::uint32_t found = b.code(*b.found.tile, i);
   if (found == expected) return DifferenceClass::kFollowsScale;
+  if (is_unordered(recipe_, element, expected, found)) {
+    return is_nan(b.wide(i)) ? DifferenceClass::kNanCode : DifferenceClass::kOtherCode;
+  }
   if (is_nan(b.wide(i))) return DifferenceClass::kNanCode;
   const int e = ordinal_of_code(element, expected), f = ordinal_of_code(element, found);
   if (e == 0 && f == 0) return DifferenceClass::kSignOfZero;
   if (std::abs(e - f) != 1) return DifferenceClass::kOtherCode;
-  if (recipe_.format.lut == nullptr && std::isfinite(b.wide(i))) {
+  const bool is_int4 = element.is_twos_complement() && recipe_.nvfp4.int4_candidate;
+  if (recipe_.format.lut == nullptr && !is_int4 && std::isfinite(b.wide(i))) {
     const std::uint8_t* scale = b.scale_differs ? b.found_scale : b.scale;
-    const double y = scaled_magnitude(recipe_, b.outer, scale, b.choice, i, b.wide(i), b.source());
+    const bool choice = is_other_candidate(b) ? !b.choice : b.choice;
+    const double y = scaled_magnitude(recipe_, b.outer, scale, choice, i, b.wide(i), b.source());
     const double between = std::abs(double{decode<Lane<1>>(element, expected)}) +
                            std::abs(double{decode<Lane<1>>(element, found)});
     if (2 * y == between) return DifferenceClass::kTie;
@@ -202,7 +230,7 @@ void BlockClassifier::classify_codes(const Block& b, BlockVerdict& verdict) cons
     if (b.code(*b.found.tile, i) == expected) continue;
     const bool is_inside = i < b.inside;
     const DifferenceClass c =
-        class_of_code(b, i, b.scale_differs ? code_under_found(b, i) : expected);
+        class_of_code(b, i, b.scale_differs ? code_under_found(b, i).value_or(expected) : expected);
     const int before = verdict.accepted;
     count(c, is_inside, verdict);
     if (is_inside && verdict.accepted == before) ++verdict.elements;
@@ -232,6 +260,7 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
     if (!one.choices.empty()) one.choices[0] = choice ? 1 : 0;
     std::vector<float> values(static_cast<std::size_t>(recipe_.format.block));
     backend_.dequantize(recipe_, one, {&b.outer, 1}, values.data(), recipe_.format.block);
+    for (float& v : values) v = rounded_to(b.found.dtype, v);
     return values;
   };
   bool is_other = b.has_other;
@@ -242,12 +271,14 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
       is_other = is_other && same_bits(other[static_cast<std::size_t>(i)], got(i));
     }
   }
-  const MinifloatSpec& element = recipe_.format.element;
+  const MinifloatSpec element = element_of(recipe_, b.choice);
   std::vector<float> above, below;
   if (!is_other && recipe_.code_bytes() == 1 && recipe_.format.lut == nullptr) {
     const auto moved = [&](int by) {
       return decoded(b.scale, b.choice, [&](int i) {
-        const int largest = static_cast<int>(element.max_finite_code());
+        const int largest =
+            static_cast<int>(element.is_twos_complement() ? element.code_count() / 2 - 1
+                                                          : element.max_finite_code());
         const int ordinal = ordinal_of_code(element, b.code(b.expected.tile, i)) + by;
         return code_of_ordinal(element, std::clamp(ordinal, -largest, largest));
       });
@@ -301,7 +332,8 @@ BlockVerdict BlockClassifier::classify(const Tile& x, const TileSpan& span, cons
   if (found.tile != nullptr && !found.tile->scales.empty()) {
     b.found_scale = found.tile->scales.data() + b.at * bytes;
     b.scale_differs = !std::equal(b.scale, b.scale + bytes, b.found_scale);
-    if (b.scale_differs) {
+    if (b.scale_differs &&
+        !(found.scales_are_shared && (span.row + row) % recipe_.format.block_rows != 0)) {
       const DifferenceClass c = class_of_scale(b);
       count(c, is_inside, verdict);
       if (is_inside) verdict.scales = 1;
@@ -312,8 +344,8 @@ BlockVerdict BlockClassifier::classify(const Tile& x, const TileSpan& span, cons
     }
   }
   if (found.choices != nullptr) {
-    const bool choice = found.choices[b.at] != 0;
-    if (choice != b.choice) {
+    // The byte: anything but 0 and 1 is no choice.
+    if (found.choices[b.at] != (b.choice ? 1 : 0)) {
       count(DifferenceClass::kChoiceBit, is_inside, verdict);
       if (is_inside) verdict.choices = 1;
     }

@@ -1,6 +1,7 @@
 // classify.h: what kind of difference there is between the expected and the found bytes of a block.
 #pragma once
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,13 @@ struct FoundTile {
   const QuantizedTile* tile = nullptr;  // codes and scales; either may be empty
   const std::uint8_t* choices = nullptr;
   const float* values = nullptr;
+  DType dtype = DType::kF32;  // of the stored values, which expected ones are rounded to
+  // One stored scale per 2-D block: a difference counts on the first row of a band alone.
+  bool scales_are_shared = false;
 };
+
+// The decoded value as a tensor of that dtype holds it (BF16 and FP16; others as it is).
+float rounded_to(DType dtype, float v);
 
 class BlockClassifier {
  public:
@@ -42,8 +49,10 @@ class BlockClassifier {
   struct Block;
   DifferenceClass class_of_scale(const Block& b) const;
   DifferenceClass class_of_code(const Block& b, int i, std::uint32_t expected) const;
-  // The code of element i under the scale that was found.
-  std::uint32_t code_under_found(const Block& b, int i) const;
+  // The code of element i under the scale that was found; nothing where the rule is not known.
+  std::optional<std::uint32_t> code_under_found(const Block& b, int i) const;
+  // Whether the found scale is that of the other candidate.
+  bool is_other_candidate(const Block& b) const;
   void classify_codes(const Block& b, BlockVerdict& verdict) const;
   void classify_values(const Block& b, BlockVerdict& verdict) const;
   void count(DifferenceClass c, bool is_inside, BlockVerdict& verdict) const;

@@ -10,12 +10,14 @@
 #include "analysis/text_table.h"
 #include "formats/lane.h"
 #include "formats/lut.h"
+#include "formats/scalars.h"
 
 namespace fp4scope {
 
 bool same_blocks(const Recipe& a, const Recipe& b) {
   const BlockFormat &f = a.format, &g = b.format;
   if (f.block != g.block || f.scale_bytes != g.scale_bytes || f.scale_bytes == 0) return false;
+  if (a.nvfp4.int4_candidate != b.nvfp4.int4_candidate) return false;  // bit 7 says INT4
   // The stored levels, innermost last; an outer scale has group 0.
   std::vector<ScaleLevel> stored_f, stored_g;
   for (int i = 0; i < f.num_levels; ++i) stored_f.push_back(f.levels[static_cast<std::size_t>(i)]);
@@ -24,7 +26,8 @@ bool same_blocks(const Recipe& a, const Recipe& b) {
   std::erase_if(stored_g, [](const ScaleLevel& l) { return l.group == 0; });
   if (stored_f.size() != stored_g.size()) return false;
   for (std::size_t i = 0; i < stored_f.size(); ++i) {
-    if (stored_f[i].kind != stored_g[i].kind || !(stored_f[i].spec == stored_g[i].spec)) {
+    if (stored_f[i].kind != stored_g[i].kind || !(stored_f[i].spec == stored_g[i].spec) ||
+        stored_f[i].group != stored_g[i].group) {
       return false;
     }
   }
@@ -41,8 +44,8 @@ bool same_table(const Lut* a, const Lut* b) {
 }  // namespace
 
 bool same_elements(const Recipe& a, const Recipe& b) {
-  return a.format.element == b.format.element && same_table(a.format.lut, b.format.lut) &&
-         a.code_bytes() == b.code_bytes();
+  return a.format.element == b.format.element && a.nvfp4.int4_candidate == b.nvfp4.int4_candidate &&
+         same_table(a.format.lut, b.format.lut) && a.code_bytes() == b.code_bytes();
 }
 
 bool same_values(const Recipe& a, const Recipe& b) {
@@ -57,6 +60,10 @@ void keep_nan_elements(const Recipe& recipe, const Tile& x, float* values) {
       if (v != v) values[r * x.cols + c] = v;
     }
   }
+}
+
+MinifloatSpec element_of(const Recipe& recipe, bool choice) {
+  return choice && recipe.nvfp4.int4_candidate ? kInt4 : recipe.format.element;
 }
 
 int ordinal_of_code(const MinifloatSpec& element, std::uint32_t code) {
@@ -142,6 +149,7 @@ DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std:
     const std::int64_t at = row * x.stride + c;
     d.x.push_back(x.f64 != nullptr ? x.f64[at] : double{x.f32[at]});
   }
+  d.is_wide = x.f64 != nullptr;
   d.a = half_of(a, row, first, last);
   d.b = half_of(b, row, first, last);
   const bool by_codes =
@@ -154,6 +162,13 @@ DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std:
     if (differs) d.elements.push_back(static_cast<int>(i));
   }
   return d;
+}
+
+void keep_first(std::vector<DifferingBlock>& blocks, std::size_t most) {
+  std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) {
+    return a.row != b.row ? a.row < b.row : a.block < b.block;
+  });
+  if (blocks.size() > most) blocks.resize(most);
 }
 
 std::string scale_text(const Recipe& recipe, std::span<const std::uint8_t> scale) {
@@ -177,10 +192,20 @@ std::string codes_text(const Recipe& recipe, std::span<const std::uint32_t> code
 
 namespace {
 
+const char* choice_text(const Recipe& recipe, bool four) {
+  if (recipe.nvfp4.int4_candidate) return four ? "INT4" : "E2M1";
+  return four ? "map-to-4" : "map-to-6";
+}
+
+std::string bits_text(double v, bool is_wide) {
+  return is_wide ? fmt::format("0x{:016x}", bit_cast<std::uint64_t>(v))
+                 : fmt::format("0x{:08x}", bit_cast<std::uint32_t>(static_cast<float>(v)));
+}
+
 Json half_json(const DifferingBlock::Half& half, const Recipe& recipe) {
   Json out = {{"scale", half.scale.empty() ? Json(nullptr) : Json(scale_text(recipe, half.scale))},
               {"codes", half.codes.empty() ? Json(nullptr) : Json(codes_text(recipe, half.codes))}};
-  if (half.four) out["choice"] = *half.four ? "map-to-4" : "map-to-6";
+  if (half.four) out["choice"] = choice_text(recipe, *half.four);
   if (half.error4) {
     out["error4"] = double{*half.error4};
     out["error6"] = double{*half.error6};
@@ -195,7 +220,7 @@ Json half_json(const DifferingBlock::Half& half, const Recipe& recipe) {
 std::string half_text(const DifferingBlock::Half& half, const Recipe& recipe, const char* name) {
   if (half.scale.empty() && half.codes.empty()) return "";  // values alone
   std::string line = fmt::format("  {:<8} scale {}", name, scale_text(recipe, half.scale));
-  if (half.four) line += fmt::format(", {}", *half.four ? "map-to-4" : "map-to-6");
+  if (half.four) line += fmt::format(", {}", choice_text(recipe, *half.four));
   if (half.error4) {
     const float e4 = *half.error4, e6 = *half.error6;
     line += fmt::format(", errors {:.9g} and {:.9g}{}", e4, e6, e4 == e6 ? ": a tie" : "");
@@ -219,8 +244,7 @@ Json to_json(const DifferingBlock& block, const Recipe& a, const Recipe& b,
   out["x_bits"] = Json::array();
   for (const double v : block.x) {
     out["x"].push_back(v);
-    out["x_bits"].push_back(
-        fmt::format("0x{:08x}", bit_cast<std::uint32_t>(static_cast<float>(v))));
+    out["x_bits"].push_back(bits_text(v, block.is_wide));
   }
   out[names.a] = half_json(block.a, a);
   out[names.b] = half_json(block.b, b);
@@ -241,8 +265,8 @@ std::string to_text(const DifferingBlock& block, const Recipe& a, const Recipe& 
   const bool same = same_elements(a, b);
   for (std::size_t k = 0; k < block.elements.size() && k < kMost; ++k) {
     const auto i = static_cast<std::size_t>(block.elements[k]);
-    out += fmt::format("  element {}: x {:.9g} (0x{:08x})", i, block.x[i],
-                       bit_cast<std::uint32_t>(static_cast<float>(block.x[i])));
+    out += fmt::format("  element {}: x {:.9g} ({})", i, block.x[i],
+                       bits_text(block.x[i], block.is_wide));
     if (same && !block.a.codes.empty() && !block.b.codes.empty()) {
       out += fmt::format("  codes {:x} {:x}", block.a.codes[i], block.b.codes[i]);
     }

@@ -38,6 +38,9 @@ inline bool equal_value(float a, float b) {
 // (Recipe::keeps_nan_elements()). values[rows, cols].
 void keep_nan_elements(const Recipe& recipe, const Tile& x, float* values);
 
+// The element of a block: that of the format, or the integers of an INT4 block of if4.
+MinifloatSpec element_of(const Recipe& recipe, bool choice);
+
 // Position of a code among the values of its element: equal for +0 and -0, one apart for
 // neighbours.
 int ordinal_of_code(const MinifloatSpec& element, std::uint32_t code);
@@ -59,6 +62,7 @@ struct DifferingBlock {
   std::int64_t row = 0, block = 0;  // of the tensor
   std::int64_t col = 0;             // its first column
   std::vector<double> x;            // inputs
+  bool is_wide = false;             // of a binary64 source
   Half a, b;
   std::vector<int> elements;  // that differ, by index in the block
   std::string what;           // in words; empty: none
@@ -70,6 +74,9 @@ struct DifferingBlock {
 DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std::int64_t row,
                                std::int64_t block, std::int64_t first_row,
                                std::int64_t first_block);
+
+// Sorted by row and block, and no more than `most` of them.
+void keep_first(std::vector<DifferingBlock>& blocks, std::size_t most);
 
 // "0x39"; HiF4: "0xb9 ff ffff"; binary32 and 16-bit scales as their pattern.
 std::string scale_text(const Recipe& recipe, std::span<const std::uint8_t> scale);

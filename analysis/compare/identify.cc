@@ -16,9 +16,12 @@
 namespace fp4scope {
 namespace {
 
+constexpr double kClose = 0.95;          // shares from which a contract is worth varying
 constexpr std::size_t kVaried = 12;      // candidates whose keys are varied
 constexpr int kRounds = 4;               // keys that may differ from a candidate
 constexpr std::size_t kMostListed = 24;  // contracts that explain everything
+// Elements up to which further recipes of a contract are checked in full too.
+constexpr std::int64_t kMostInFull = std::int64_t{1} << 23;
 
 struct Scored {
   Recipe recipe;
@@ -36,158 +39,302 @@ bool is_simpler(const Recipe& a, const Recipe& b) {
   return x.size() != y.size() ? x.size() < y.size() : x < y;
 }
 
+// How much a recipe leaves unexplained, in the order of best_plane() and total().
+std::pair<double, double> unexplained(const VerifyResult& check) {
+  const auto share = [](std::int64_t n, std::int64_t of) {
+    return of == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(of);
+  };
+  const double elements = share(check.elements_differing, check.elements);
+  const double scales = share(check.scales_differing, check.scales);
+  return {std::min(elements, scales), elements + scales +
+                                          share(check.choices_differing, check.blocks) +
+                                          share(check.outer_scales_differing, check.outer_scales)};
+}
+
+std::string contract_of(const Recipe& recipe) {
+  return std::string(recipe.format.name) + ":" + recipe.contract + ":" + recipe.shape;
+}
+
 class Search {
  public:
   Search(const IdentifyOptions& options, SourceCache& sources)
       : options_(options), sample_(options, sources), sources_(sources) {}
 
   IdentifyResult run() {
-    IdentifyResult result;
     const TensorInfo& input = sample_.input();
-    result.file = input.file;
-    result.tensor = input.name;
-    result.dtype = dtype_name(input.dtype);
-    result.shape = input.shape;
-    result.warnings = sample_.warnings();
-    result.casts = identify_casts(options_.job, sources_);
-    std::vector<Scored> exact = score_candidates();
-    vary_best(exact);
-    result.tried = std::ssize(seen_);
-    if (ranked_.empty() && result.casts.empty()) {
-      throw Error(ErrorKind::kData,
-                  "no known format has codes and scales of these sizes for an input of this shape");
+    result_.file = input.file;
+    result_.tensor = input.name;
+    result_.dtype = dtype_name(input.dtype);
+    result_.shape = input.shape;
+    result_.source_hash = sample_.source_hash();
+    result_.warnings = sample_.warnings();
+    if (options_.format.empty()) result_.casts = identify_casts(options_.job, sources_);
+    score_candidates();
+    check_pending();
+    // Where the sample misled, or no contract as it is explains everything.
+    for (int round = 0; round < kRounds && result_.explaining.empty(); ++round) {
+      if (!vary_best()) break;
+      check_pending();
     }
-    check_in_full(exact, result);
-    if (result.explaining.empty()) {
-      if (result.casts.empty()) report_best(result);
+    if (!result_.explaining.empty()) {
+      const std::size_t plain = result_.explaining.size();
+      vary_other_contracts();
+      check_pending();
+      for (std::size_t i = plain; i < result_.explaining.size(); ++i) {
+        result_.explaining[i].is_varied = true;
+      }
+    }
+    result_.tried = std::ssize(seen_);
+    if (ranked_.empty() && result_.explaining.empty() && result_.casts.empty()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("no recipe{} has codes and scales of these sizes for an input of this "
+                      "shape",
+                      options_.format.empty() ? "" : " of " + options_.format));
+    }
+    add_notes();
+    if (result_.explaining.empty()) {
+      if (result_.casts.empty()) report_best();
     } else {
-      find_settings_without_effect(result);
-      separate_explaining(result);
+      find_settings_without_effect();
+      separate_explaining(result_);
     }
-    return result;
+    return std::move(result_);
   }
 
  private:
+  bool is_stopped() const { return options_.verify.stop != nullptr && *options_.verify.stop; }
   void stop_if_asked() const {
-    if (options_.verify.stop != nullptr && *options_.verify.stop) {
-      throw Error(ErrorKind::kData, "interrupted");
-    }
+    if (is_stopped()) throw Error(ErrorKind::kData, "interrupted");
   }
 
-  // Scores a recipe once; exact ones on the whole sample.
+  // --- candidates on the sample ---
+
+  // Scores a recipe once and files it: exact ones wait for their check in full.
   std::optional<Scored> consider(const Recipe& recipe) {
     stop_if_asked();
     if (!seen_.insert(to_full_string(recipe)).second) return std::nullopt;
-    Scored s{recipe, sample_.score(recipe, false)};
+    Scored s{recipe, sample_.score(recipe, is_refined_)};
     if (!s.score.fits) return std::nullopt;
     if (s.score.is_exact()) s.score = sample_.score(recipe, true);
+    rank(s);
+    if (s.score.is_exact()) pending_.push_back(s);
+    const auto [best, is_new] = best_of_contract_.try_emplace(contract_of(recipe), s);
+    if (!is_new && s.score.total() > best->second.score.total()) best->second = s;
     return s;
   }
 
   void rank(const Scored& s) {
+    const std::string text = to_full_string(s.recipe);
+    std::erase_if(ranked_, [&](const Scored& r) { return to_full_string(r.recipe) == text; });
     ranked_.push_back(s);
     std::stable_sort(ranked_.begin(), ranked_.end(), [](const Scored& a, const Scored& b) {
+      if (a.score.best_plane() != b.score.best_plane()) {
+        return a.score.best_plane() > b.score.best_plane();
+      }
       if (a.score.total() != b.score.total()) return a.score.total() > b.score.total();
       return is_simpler(a.recipe, b.recipe);
     });
     if (ranked_.size() > kVaried) ranked_.resize(kVaried);
   }
 
-  std::vector<Scored> score_candidates() {
-    std::vector<Scored> exact;
+  void score_candidates() {
     const auto take = [&](const Recipe& recipe) {
-      if (!options_.format.empty() && recipe.format.name != options_.format) return;
-      if (const auto s = consider(recipe)) {
-        rank(*s);
-        if (s->score.is_exact()) exact.push_back(*s);
-      }
+      if (options_.format.empty() || recipe.format.name == options_.format) consider(recipe);
     };
-    for (const Recipe& recipe : options_.more) take(recipe);
+    for (const Recipe& recipe : options_.more) {
+      if (recipe.rht.size == 0) {
+        take(recipe);
+        continue;
+      }
+      // The sample is not transformed: such a recipe is checked in full at once.
+      if (!seen_.insert(to_full_string(recipe)).second) continue;
+      SampleScore score;
+      score.packings = packings_of(recipe);
+      score.storages = storages_of(recipe);
+      if (auto e = explained(recipe, score); e && e->check.agrees()) {
+        done_.emplace(contract_of(recipe), result_.explaining.size());
+        result_.explaining.push_back(*std::move(e));
+      }
+    }
     for (const Recipe& recipe : candidate_recipes()) take(recipe);
-    return exact;
   }
 
-  // Changes single keys of the best candidates, and of what that gave, as long as it helps.
-  void vary_best(std::vector<Scored>& exact) {
-    for (int round = 0; round < kRounds && exact.empty(); ++round) {
-      const std::vector<Scored> best = ranked_;
-      const double before = best.empty() ? 0 : best.front().score.total();
-      for (const Scored& s : best) {
-        for (const Variation& v : variations_of(s.recipe)) {
-          const auto varied = consider(v.recipe);
-          if (!varied) continue;
-          rank(*varied);
-          if (varied->score.is_exact()) exact.push_back(*varied);
-        }
+  // Changes single keys of the best candidates. False: nothing got better.
+  bool vary_best() {
+    const std::vector<Scored> best = ranked_;
+    const double before = best.empty() ? 0 : best.front().score.total();
+    for (const Scored& s : best) {
+      for (const Variation& v : variations_of(s.recipe)) consider(v.recipe);
+    }
+    return !pending_.empty() || (!ranked_.empty() && ranked_.front().score.total() > before);
+  }
+
+  // Contracts that come close with a setting that no candidate has.
+  void vary_other_contracts() {
+    for (int round = 0; round < 2; ++round) {
+      const auto close = best_of_contract_;
+      for (const auto& [contract, s] : close) {
+        const SampleScore& score = s.score;
+        const double least = std::min({score.codes, score.scales, score.values, score.choices});
+        if (done_.contains(contract) || score.is_exact() || least < kClose) continue;
+        for (const Variation& v : variations_of(s.recipe)) consider(v.recipe);
       }
-      if (ranked_.empty() || ranked_.front().score.total() == before) break;
     }
   }
 
-  ExplainingRecipe explanation_of(const Scored& s) const {
+  // --- checks in full ---
+
+  // Nothing where the comparison itself fails.
+  std::optional<ExplainingRecipe> explanation_of(const Recipe& recipe, CodePacking packing,
+                                                 ScaleStorage storage) const {
     ExplainingRecipe e;
-    e.recipe = s.recipe;
-    e.nibbles = name_of(s.score.packing);
-    e.layout = name_of(s.score.storage);
-    const CodePacking native = parse_packing("native", s.recipe);
-    const ScaleStorage native_scales = parse_storage("native", s.recipe);
-    e.differs_from_native = (!options_.job.codes.empty() && s.score.packing != native) ||
-                            (!options_.job.scales.empty() && s.score.storage != native_scales);
-    VerifyCase job = options_.job;
-    job.recipe = to_string(s.recipe);
-    job.nibbles = e.nibbles;
-    job.layout = e.layout;
+    e.recipe = recipe;
+    e.nibbles = name_of(packing);
+    e.layout = name_of(storage);
+    const VerifyCase& given = options_.job;
+    e.differs_from_native = (!given.codes.empty() && packing != parse_packing("native", recipe)) ||
+                            (!given.scales.empty() && storage != parse_storage("native", recipe));
+    VerifyCase job = given;
+    job.recipe = to_string(recipe);
+    job.nibbles = job.codes.empty() ? "" : e.nibbles;
+    job.layout = job.scales.empty() ? "" : e.layout;
     // fouroversix stores an amax of 1 beside formats without an outer scale.
-    if (!s.recipe.has_outer()) job.amax.clear();
+    if (!recipe.has_outer()) job.amax.clear();
     VerifyOptions options = options_.verify;
     options.accept.padding = true;
     options.probes_layouts = false;
-    e.check = verify(job, options, sources_);
+    try {
+      e.check = verify(job, options, sources_);
+    } catch (const Error&) {
+      if (is_stopped()) throw;
+      return std::nullopt;
+    }
     return e;
   }
 
-  // One entry per contract and format: the simplest recipe that explains everything.
-  void check_in_full(std::vector<Scored>& exact, IdentifyResult& result) {
-    std::stable_sort(exact.begin(), exact.end(), [](const Scored& a, const Scored& b) {
-      return is_simpler(a.recipe, b.recipe);
-    });
-    std::map<std::string, std::size_t> done;  // contract -> entry
-    for (const Scored& s : exact) {
-      const std::string contract =
-          std::string(s.recipe.format.name) + ":" + s.recipe.contract + ":" + s.recipe.shape;
-      if (const auto found = done.find(contract); found != done.end()) {
-        result.explaining[found->second].also.push_back(to_string(s.recipe));
-        continue;
+  // Under the first orders that agree, or the first ones of all.
+  std::optional<ExplainingRecipe> explained(const Recipe& recipe, const SampleScore& score) const {
+    std::optional<ExplainingRecipe> first;
+    for (const ScaleStorage storage : score.storages) {
+      for (const CodePacking packing : score.packings) {
+        stop_if_asked();
+        auto e = explanation_of(recipe, packing, storage);
+        if (e && e->check.agrees()) {
+          take_other_orders(recipe, score, packing, storage, *e);
+          return e;
+        }
+        if (!first) first = std::move(e);
       }
-      if (result.explaining.size() == kMostListed) break;
-      ExplainingRecipe e = explanation_of(s);
-      if (!e.check.agrees()) {
-        rank({s.recipe, sample_.score(s.recipe, true)});
-        continue;
-      }
-      done.emplace(contract, result.explaining.size());
-      result.explaining.push_back(std::move(e));
+    }
+    return first;
+  }
+
+  // Orders that read these bytes alike.
+  void take_other_orders(const Recipe& recipe, const SampleScore& score, CodePacking packing,
+                         ScaleStorage storage, ExplainingRecipe& e) const {
+    const auto agrees = [&](CodePacking p, ScaleStorage s) {
+      if (!checks_in_full()) return true;
+      const auto other = explanation_of(recipe, p, s);
+      return other && other->check.agrees();
+    };
+    for (const CodePacking p : score.packings) {
+      if (p != packing && agrees(p, storage)) e.other_nibbles.emplace_back(name_of(p));
+    }
+    for (const ScaleStorage s : score.storages) {
+      if (s != storage && agrees(packing, s)) e.other_layouts.emplace_back(name_of(s));
     }
   }
 
-  void report_best(IdentifyResult& result) {
-    for (const Scored& s : ranked_) {
-      if (result.best.size() == options_.best) break;
-      result.best.push_back(explanation_of({s.recipe, sample_.score(s.recipe, true)}));
+  // Whether further recipes of a contract are checked on all of the tensor: no work of minutes.
+  bool checks_in_full() const {
+    return !sample_.is_whole() && sample_.input().elements <= kMostInFull;
+  }
+  bool explains_all(const Scored& s) const {
+    if (!checks_in_full()) return true;
+    const auto e = explanation_of(s.recipe, s.score.packings.front(), s.score.storages.front());
+    return e && e->check.agrees();
+  }
+
+  // One entry per contract and format: the simplest recipe that explains everything. A block that a
+  // check finds outside the sample joins it, and what still waits is scored again.
+  void check_pending() {
+    while (!pending_.empty()) {
+      const auto next = std::min_element(
+          pending_.begin(), pending_.end(),
+          [](const Scored& a, const Scored& b) { return is_simpler(a.recipe, b.recipe); });
+      const Scored s = *next;
+      pending_.erase(next);
+      if (const auto found = done_.find(contract_of(s.recipe)); found != done_.end()) {
+        if (explains_all(s)) result_.explaining[found->second].also.push_back(to_string(s.recipe));
+        continue;
+      }
+      if (result_.explaining.size() == kMostListed) {
+        ++not_listed_;
+        continue;
+      }
+      auto e = explained(s.recipe, s.score);
+      if (e && e->check.agrees()) {
+        done_.emplace(contract_of(s.recipe), result_.explaining.size());
+        result_.explaining.push_back(*std::move(e));
+        continue;
+      }
+      if (!e || e->check.first.empty()) continue;
+      const DifferingBlock& block = e->check.first.front();
+      if (sample_.add_band(block.row, block.col)) score_again();
+      rank({s.recipe, sample_.score(s.recipe, true)});
     }
-    std::stable_sort(result.best.begin(), result.best.end(),
+  }
+  void score_again() {
+    is_refined_ = true;
+    std::vector<Scored> all;
+    std::swap(all, pending_);
+    for (Scored& s : ranked_) s.score = sample_.score(s.recipe, true);
+    for (Scored& s : all) {
+      s.score = sample_.score(s.recipe, true);
+      if (s.score.is_exact()) {
+        pending_.push_back(s);
+      } else {
+        rank(s);
+      }
+    }
+  }
+
+  // --- the answer ---
+
+  void add_notes() {
+    if (not_listed_ > 0) {
+      result_.notes.push_back(
+          fmt::format("{} more recipes explain the sample and are not listed", not_listed_));
+    }
+    result_.on_sample = !sample_.is_whole() && !checks_in_full();
+  }
+
+  void report_best() {
+    for (const Scored& s : ranked_) {
+      if (result_.best.size() == options_.best) break;
+      const SampleScore score = sample_.score(s.recipe, true);
+      if (!score.fits) continue;
+      if (auto e = explanation_of(s.recipe, score.packings.front(), score.storages.front())) {
+        result_.best.push_back(*std::move(e));
+      }
+    }
+    std::stable_sort(result_.best.begin(), result_.best.end(),
                      [](const ExplainingRecipe& a, const ExplainingRecipe& b) {
-                       return a.check.blocks_differing < b.check.blocks_differing;
+                       return unexplained(a.check) < unexplained(b.check);
                      });
   }
 
   // Single changes of an explaining recipe that explain everything as well, by key.
-  void find_settings_without_effect(IdentifyResult& result) {
-    for (ExplainingRecipe& e : result.explaining) {
+  void find_settings_without_effect() {
+    for (ExplainingRecipe& e : result_.explaining) {
+      // The sample is not transformed; of varied contracts the one setting is enough.
+      if (e.recipe.rht.size != 0 || e.is_varied) continue;
       std::vector<std::pair<std::string, std::string>> by_key;
       for (const Variation& v : variations_of(e.recipe)) {
         stop_if_asked();
-        if (!sample_.score(v.recipe, true).is_exact()) continue;
+        const Scored s{v.recipe, sample_.score(v.recipe, true)};
+        if (!s.score.is_exact() || !explains_all(s)) continue;
         const std::size_t equals = v.setting.find('=');
         const std::string key = v.setting.substr(0, equals), value = v.setting.substr(equals + 1);
         if (!by_key.empty() && by_key.back().first == key) {
@@ -203,7 +350,7 @@ class Search {
   void separate_explaining(IdentifyResult& result) {
     std::vector<Recipe> others;
     for (std::size_t i = 1; i < result.explaining.size(); ++i) {
-      if (others.size() == options_.separations) break;
+      if (others.size() == options_.separations || result.explaining[i].is_varied) break;
       others.push_back(result.explaining[i].recipe);
     }
     if (others.empty()) return;
@@ -222,17 +369,25 @@ class Search {
     for (std::size_t i = 0; i < others.size(); ++i) {
       result.separations.push_back({to_string(first), to_string(others[i]), found[i]});
     }
-    if (result.explaining.size() - 1 > others.size()) {
-      result.notes.push_back(fmt::format("{} more explaining recipes were not told apart",
-                                         result.explaining.size() - 1 - others.size()));
+    const auto plain = std::count_if(result.explaining.begin(), result.explaining.end(),
+                                     [](const ExplainingRecipe& e) { return !e.is_varied; });
+    if (plain - 1 > std::ssize(others)) {
+      result.notes.push_back(
+          fmt::format("{} more contracts were not told apart", plain - 1 - std::ssize(others)));
     }
   }
 
   const IdentifyOptions& options_;
   IdentifySample sample_;
   SourceCache& sources_;
-  std::set<std::string> seen_;  // full texts
-  std::vector<Scored> ranked_;  // best first
+  IdentifyResult result_;
+  bool is_refined_ = false;      // bands were added: candidates are scored on all of them
+  std::set<std::string> seen_;   // full texts
+  std::vector<Scored> ranked_;   // best first
+  std::vector<Scored> pending_;  // exact on the sample, to be checked in full
+  std::map<std::string, Scored> best_of_contract_;
+  std::map<std::string, std::size_t> done_;  // contract -> entry of explaining
+  std::int64_t not_listed_ = 0;
 };
 
 }  // namespace

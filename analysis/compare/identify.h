@@ -29,6 +29,10 @@ struct IdentifyOptions {
 struct ExplainingRecipe {
   Recipe recipe;
   std::string nibbles, layout;
+  // Other orders under which these bytes are the same.
+  std::vector<std::string> other_nibbles, other_layouts;
+  // A contract that explains everything with a key that no candidate of it has.
+  bool is_varied = false;
   bool differs_from_native = false;  // in the order of codes or scales, from the contract's project
   VerifyResult check;                // in full, padding not counted
   // Other recipes of the contract that explain everything, in canonical form.
@@ -46,6 +50,7 @@ struct Separation {
 struct IdentifyResult {
   std::string file, tensor, dtype;
   std::vector<std::int64_t> shape;
+  std::string source_hash;  // of the input
   // Everything is explained: one entry per contract and format, the shortest recipe first.
   std::vector<ExplainingRecipe> explaining;
   // Without scales: scalar casts that explain everything.
@@ -53,6 +58,8 @@ struct IdentifyResult {
   std::vector<ExplainingRecipe> best;  // otherwise, by how much they explain
   std::vector<Separation> separations;
   std::int64_t tried = 0;  // candidate recipes
+  // `also`, `without_effect` and other orders were looked at on a sample of a large tensor alone.
+  bool on_sample = false;
   std::vector<std::string> warnings, notes;
 };
 

@@ -28,6 +28,7 @@ struct Candidate {
   Decode decode;
   // Codes of NaN inputs, by sign.
   std::set<std::uint32_t> nan_codes[2] = {};
+  bool nan_values = false;  // --fake: some NaN input gave a number
 };
 
 constexpr std::pair<Rounding, const char*> kRoundings[] = {{Rounding::kEven, "ties to even"},
@@ -102,6 +103,7 @@ std::string codes_text(const std::set<std::uint32_t>& codes) {
 }
 
 std::string nan_text(const Candidate& c) {
+  if (c.nan_values) return "NaN inputs give numbers";
   const auto &plus = c.nan_codes[0], &minus = c.nan_codes[1];
   if (plus.empty() && minus.empty()) return "";
   if (plus == minus || plus.empty() || minus.empty()) {
@@ -140,8 +142,8 @@ std::vector<std::uint32_t> read_codes(const TensorBytes& bytes, int bits, CodePa
 
 std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& sources) {
   const bool has_codes = !job.codes.empty(), has_values = !job.fake.empty();
-  if (!job.scales.empty() || !job.outer_scale.empty() || !job.amax.empty() ||
-      has_codes == has_values) {
+  if (!job.scales.empty() || !job.outer_scale.empty() || !job.amax.empty() || !job.choice.empty() ||
+      !job.layout.empty() || has_codes == has_values) {
     return {};
   }
   const auto input = sources.open(job.input, "--input");
@@ -158,7 +160,10 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
     const auto file = sources.open(job.codes, "--codes");
     if (!bytes) bytes.emplace(*file.source, *file.tensor);
     const std::int64_t width = c.bits > 8 ? 2 : 1;
-    if (bytes->size() == elements * width) {
+    const auto wanted = [&](std::string_view packing) {
+      return job.nibbles.empty() || job.nibbles == packing;
+    };
+    if (bytes->size() == elements * width && wanted("bytes")) {
       c.says.packing = "bytes";
       left.push_back(c);
     }
@@ -166,7 +171,7 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
     if (c.bits <= 4 && elements % 2 == 0 && bytes->size() == elements / 2) {
       for (const CodePacking packing : {CodePacking::kLowFirst, CodePacking::kHighFirst}) {
         c.says.packing = name_of(packing);
-        left.push_back(c);
+        if (wanted(c.says.packing)) left.push_back(c);
       }
     }
   }
@@ -175,6 +180,7 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
     if (fake->tensor->elements != elements || !is_real(fake->tensor->dtype)) return {};
   }
   const FlatView flat_x(*input.source, *input.tensor);
+  std::int64_t compared = 0;
   for (std::int64_t at = 0; at < elements && !left.empty(); at += kPiece) {
     const std::int64_t n = std::min(kPiece, elements - at);
     std::vector<float> x(static_cast<std::size_t>(n)), values;
@@ -184,6 +190,7 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
       const FlatView flat(*fake->source, *fake->tensor);
       flat.read_f32(flat.tensors()[0], 0, 1, at, n, values.data());
     }
+    compared += std::count_if(x.begin(), x.end(), [](float v) { return v == v; });
     std::erase_if(left, [&](Candidate& c) {
       if (!has_values) {
         const CodePacking packing = c.says.packing == "high-first"  ? CodePacking::kHighFirst
@@ -192,11 +199,16 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
         return !explains(c, x, read_codes(*bytes, c.bits, packing, at, n));
       }
       for (std::size_t i = 0; i < x.size(); ++i) {
-        if (x[i] == x[i] && !same_pattern(c.decode(c.encode(x[i])), values[i])) return true;
+        if (x[i] != x[i]) {
+          c.nan_values |= values[i] == values[i];
+          continue;
+        }
+        if (!same_pattern(c.decode(c.encode(x[i])), values[i])) return true;
       }
       return false;
     });
   }
+  if (compared == 0) return {};  // nothing but NaN
   std::vector<CastExplanation> out;
   for (Candidate& c : left) {
     c.says.nan = nan_text(c);

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "analysis/analyze.h"
+#include "analysis/compare/classify.h"
 #include "analysis/compare/compare.h"
 #include "analysis/io/message.h"
-#include "formats/rounding.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -84,6 +84,11 @@ IdentifySample::IdentifySample(const IdentifyOptions& options, SourceCache& sour
                     shape_text(input_.tensor->shape), shape_text(fake_->tensor->shape)));
   }
   const PreparedInput input(*input_.source, *input_.tensor, job.axis);
+  if (input_.tensor->elements == 0) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: tensor {} is empty, there is nothing to identify",
+                            printable(input_.tensor->file), in_quotes(input_.tensor->name)));
+  }
   (void)shaped(input.inside());
 }
 
@@ -212,7 +217,8 @@ std::optional<SampleScore> IdentifySample::score_shape(const Recipe& recipe, Sha
                                                        const std::vector<CodePacking>& packings,
                                                        bool whole) {
   SampleScore score;
-  const Backend& backend = choose_backend(options_.verify.backend, recipe);
+  // Every backend has the same bits; the slow ones are for the check in full.
+  const Backend& backend = choose_backend("auto", recipe);
   std::vector<const Reading*> codes, scales;
   std::vector<CodePacking> fitting_packings;
   std::vector<ScaleStorage> fitting_storages;
@@ -228,6 +234,11 @@ std::optional<SampleScore> IdentifySample::score_shape(const Recipe& recipe, Sha
   if (scales_) {
     if (recipe.format.scale_bytes == 0) return std::nullopt;
     for (const ScaleStorage storage : wanted_storages(recipe)) {
+      // Without anything to pad it is linear, byte for byte.
+      if (storage == ScaleStorage::kTePadded && s.shape.rows % 128 == 0 &&
+          divide_up(s.shape.cols, recipe.format.block) % 4 == 0 && options_.job.layout.empty()) {
+        continue;
+      }
       const Reading& reading = scales_of(recipe, storage, s);
       if (!reading.fits) continue;
       scales.push_back(&reading);
@@ -297,26 +308,23 @@ std::optional<SampleScore> IdentifySample::score_shape(const Recipe& recipe, Sha
     keep_nan_elements(recipe, band.buffer.tile, values_.data());
     const DType dtype = fake_->tensor->dtype;
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      const float v = dtype == DType::kBF16  ? round_to_bf16<Lane<1>>(values_[i])
-                      : dtype == DType::kF16 ? round_to_f16<Lane<1>>(values_[i])
-                                             : values_[i];
-      equal_values += same_pattern(v, fake[k][i]) ? 1 : 0;
+      equal_values += same_pattern(rounded_to(dtype, values_[i]), fake[k][i]) ? 1 : 0;
     }
     all_values += band.span.elements();
   }
   score.fits = true;
-  score.packing = packings_of(recipe).front();
-  score.storage = storages_of(recipe).front();
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (i > 0 && share(equal_codes[i], all_codes) <= score.codes) continue;
-    score.codes = share(equal_codes[i], all_codes);
-    score.packing = fitting_packings[i];
-  }
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    if (i > 0 && share(equal_scales[i], all_scales) <= score.scales) continue;
-    score.scales = share(equal_scales[i], all_scales);
-    score.storage = fitting_storages[i];
-  }
+  const auto most = [](const auto& equal, std::int64_t all, const auto& orders, auto& best,
+                       double& best_share) {
+    const auto largest = equal.empty() ? 0 : *std::max_element(equal.begin(), equal.end());
+    for (std::size_t i = 0; i < equal.size(); ++i) {
+      if (equal[i] == largest) best.push_back(orders[i]);
+    }
+    if (!equal.empty()) best_share = share(largest, all);
+  };
+  most(equal_codes, all_codes, fitting_packings, score.packings, score.codes);
+  most(equal_scales, all_scales, fitting_storages, score.storages, score.scales);
+  if (score.packings.empty()) score.packings = {packings_of(recipe).front()};
+  if (score.storages.empty()) score.storages = {storages_of(recipe).front()};
   score.values = share(equal_values, all_values);
   score.choices = share(equal_choices, all_choices);
   return score;
@@ -351,6 +359,40 @@ SampleScore IdentifySample::score(const Recipe& recipe, bool whole) {
     if (found && (!best.fits || found->total() > best.total())) best = *found;
   }
   return best;
+}
+
+bool IdentifySample::add_band(std::int64_t row, std::int64_t col) {
+  bool is_new = false;
+  for (auto& [key, s] : shapes_) {
+    const std::int64_t r = row / kBandRows * kBandRows, c = col / kBandCols * kBandCols;
+    if (r >= s.shape.rows || c >= s.shape.cols) continue;
+    const auto same = [&](const Band& b) { return b.span.row == r && b.span.col == c; };
+    if (std::any_of(s.bands.begin(), s.bands.end(), same)) continue;
+    is_new = true;
+    s.bands.push_back(
+        {{r, std::min(kBandRows, s.shape.rows - r), c, std::min(kBandCols, s.shape.cols - c)}, {}});
+    s.bands.back().buffer.read(s.input->source(), s.input->tensor(), s.bands.back().span);
+  }
+  if (is_new) {
+    code_readings_.clear();
+    scale_readings_.clear();
+    fake_bands_.clear();
+  }
+  return is_new;
+}
+
+bool IdentifySample::is_whole() const {
+  return std::all_of(shapes_.begin(), shapes_.end(), [](const auto& entry) {
+    const Shaped& s = entry.second;
+    std::int64_t elements = 0;
+    for (const Band& band : s.bands) elements += band.span.elements();
+    return elements == s.shape.rows * s.shape.cols;
+  });
+}
+
+std::string IdentifySample::source_hash() const {
+  return fp4scope::source_hash(*input_.source, *input_.tensor,
+                               thread_count(options_.verify.threads), options_.verify.stop);
 }
 
 std::vector<std::string> IdentifySample::warnings() const {

@@ -1,6 +1,7 @@
 // identify_sample.h: the fixed sample of identify: a few bands of the input with the stored bytes
 // read in every order that fits, and how much of it a recipe explains.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,9 +16,13 @@ namespace fp4scope {
 // Shares of what was compared, 1 where there was nothing of the kind.
 struct SampleScore {
   double codes = 1, scales = 1, values = 1, outer = 1, choices = 1;
-  CodePacking packing = CodePacking::kLowFirst;
-  ScaleStorage storage = ScaleStorage::kLinear;
+  // The orders that explain most; several where the sample cannot tell them apart.
+  std::vector<CodePacking> packings;
+  std::vector<ScaleStorage> storages;
   bool fits = false;  // sizes and recipe allow a comparison
+  // What is ranked by first: a change of one plane alone, as scales moved by one code, leaves the
+  // other one explained, which no unrelated recipe reaches.
+  double best_plane() const { return std::max(codes, scales); }
   double total() const { return codes + scales + values + outer + choices; }
   bool is_exact() const { return fits && total() == 5; }
 };
@@ -28,7 +33,13 @@ class IdentifySample {
   IdentifySample(const IdentifyOptions& options, SourceCache& sources);
   // `whole`: all bands; otherwise the first one alone, for ranking.
   SampleScore score(const Recipe& recipe, bool whole);
+  // Adds the band that holds an element, so that what the first bands could not tell apart is.
+  // False: it is there already.
+  bool add_band(std::int64_t row, std::int64_t col);
+  // The sample is all of the input, so that exact on it is exact.
+  bool is_whole() const;
   const TensorInfo& input() const { return *input_.tensor; }
+  std::string source_hash() const;
   // Sentences about operands that say little.
   std::vector<std::string> warnings() const;
 

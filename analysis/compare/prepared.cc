@@ -7,6 +7,38 @@
 #include "sim/error.h"
 
 namespace fp4scope {
+namespace {
+
+// One tensor of a source, so that a view over it does not copy the list of all of them.
+class OneTensor final : public TensorSource {
+ public:
+  OneTensor(const TensorSource& source, const TensorInfo& tensor)
+      : source_(source), stored_(tensor), tensors_{tensor} {}
+  const SourceInfo& info() const override { return source_.info(); }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  void read_f32(const TensorInfo&, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, float* out) const override {
+    source_.read_f32(stored_, row, rows, col, cols, out);
+  }
+  void read_f64(const TensorInfo&, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, double* out) const override {
+    source_.read_f64(stored_, row, rows, col, cols, out);
+  }
+  void read_raw(const TensorInfo&, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, void* out) const override {
+    source_.read_raw(stored_, row, rows, col, cols, out);
+  }
+  const std::vector<std::pair<std::string, std::string>>& metadata() const override {
+    return source_.metadata();
+  }
+
+ private:
+  const TensorSource& source_;
+  const TensorInfo& stored_;
+  std::vector<TensorInfo> tensors_;
+};
+
+}  // namespace
 
 PreparedInput::PreparedInput(const TensorSource& source, const TensorInfo& tensor, int axis)
     : source_(&source), tensor_(&tensor) {
@@ -17,10 +49,9 @@ PreparedInput::PreparedInput(const TensorSource& source, const TensorInfo& tenso
                             printable(tensor.file), in_quotes(tensor.name), dtype_label(tensor)));
   }
   if (axis != -1 && resolve_axis(tensor, axis) + 1 < static_cast<int>(tensor.shape.size())) {
-    axis_ = std::make_unique<AxisView>(source, axis);
-    for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-      if (&source.tensors()[i] == &tensor) tensor_ = &axis_->tensors()[i];
-    }
+    alone_ = std::make_unique<OneTensor>(source, tensor);
+    axis_ = std::make_unique<AxisView>(*alone_, axis);
+    tensor_ = &axis_->tensors()[0];
     source_ = axis_.get();
   }
   inside_ = {tensor_->rows(), tensor_->cols()};

@@ -29,6 +29,7 @@ class PreparedInput {
   const TensorSource* source_;
   const TensorInfo* tensor_;
   StoredShape inside_;
+  std::unique_ptr<TensorSource> alone_;
   std::unique_ptr<AxisView> axis_;
   std::unique_ptr<FlatView> flat_;
   std::unique_ptr<PaddedView> padded_;

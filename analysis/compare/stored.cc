@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
@@ -97,8 +96,30 @@ ScaleStorage native_storage(const Recipe& recipe) {
                ? ScaleStorage::kHif4Msb
                : ScaleStorage::kLinear;
   }
+  // Weights of 128x128 blocks have one scale each.
+  if (recipe.family == Family::kFp8 && recipe.is_2d()) return ScaleStorage::kBlocks;
   if (recipe.native.scales == ScaleLayout::k128x4) return ScaleStorage::k128x4;
   return recipe.native.scales == ScaleLayout::k8x4 ? ScaleStorage::k8x4 : ScaleStorage::kLinear;
+}
+
+void stop_if_asked(const std::atomic<bool>* stop) {
+  if (stop != nullptr && *stop) throw Error(ErrorKind::kData, "interrupted");
+}
+
+// Whether a tensor whose rows are to have `row_bytes` bytes has such a shape: flat, or trailing
+// dimensions of that size. Without it [16, 64] would be taken for [64, 16].
+bool has_rows_of(const TensorInfo& tensor, std::int64_t row_bytes) {
+  const auto long_dimensions = std::count_if(tensor.shape.begin(), tensor.shape.end(),
+                                             [](std::int64_t d) { return d != 1; });
+  if (long_dimensions < 2 || tensor.elements == 0) return true;
+  std::int64_t trailing = 1;
+  for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+    trailing *= tensor.shape[d];
+    const std::int64_t bytes = tensor.bytes * trailing / tensor.elements;
+    if (bytes == row_bytes) return true;
+    if (bytes > row_bytes) break;
+  }
+  return false;
 }
 
 template <class T>
@@ -229,17 +250,8 @@ StoredShape shape_of_codes(const TensorInfo& codes, const Recipe& recipe, CodePa
       const std::int64_t row_bytes = packed_bytes(packing, recipe, shape.cols);
       std::int64_t bytes = 0;
       if (__builtin_mul_overflow(r, row_bytes, &bytes) || bytes != codes.bytes) continue;
-      // A shape in the file that ends with rows of another length says something else.
-      const std::int64_t last = codes.shape.empty() ? 0 : codes.shape.back();
-      const std::int64_t element_bytes =
-          codes.elements > 0 ? std::max<std::int64_t>(1, codes.bytes / codes.elements) : 1;
-      const bool is_f4 = codes.elements > 0 && codes.bytes * 2 == codes.elements;
-      const bool is_flat = codes.shape.size() < 2;
-      const std::int64_t in_file = is_f4 ? last / 2 : last * element_bytes;
-      if (!is_flat && in_file != row_bytes && codes.bytes != 0) {
-        // [rows, groups, bytes]: any split of the row.
-        if (codes.shape.size() < 3 || row_bytes % std::max<std::int64_t>(1, in_file) != 0) continue;
-      }
+      // A flattened tensor (ragged=flat) has no rows.
+      if (rows != 1 && !has_rows_of(codes, row_bytes)) continue;
       fitting.push_back(shape);
     }
   }
@@ -268,7 +280,6 @@ void StoredCodes::read(const TileSpan& span, std::int64_t padded_cols, std::uint
   const std::int64_t first = packed_bytes(packing_, recipe_, span.col);
   const std::int64_t count = packed_bytes(packing_, recipe_, span.cols);
   std::vector<std::uint8_t> packed(static_cast<std::size_t>(count));
-  const std::uint32_t codes_of_element = width == 1 ? recipe_.format.element.code_count() : 256;
   for (std::int64_t r = 0; r < span.rows; ++r) {
     bytes_.read((span.row + r) * row_bytes_ + first, count, packed.data());
     std::uint8_t* to = codes + r * padded_cols * width;
@@ -281,19 +292,10 @@ void StoredCodes::read(const TileSpan& span, std::int64_t padded_cols, std::uint
         for (std::int64_t c = 0; c < span.cols; ++c) to[c] ^= 8u;
       }
     }
-    const std::uint32_t largest =
-        span.cols == 0 ? 0u : *std::max_element(to, to + span.cols * width);
-    if (largest >= codes_of_element) {
-      throw Error(
-          ErrorKind::kData,
-          fmt::format("{}: tensor {} has the code {:#x} in row {}, expected less than {:#x}",
-                      printable(bytes_.tensor().file), in_quotes(bytes_.tensor().name), largest,
-                      span.row + r, codes_of_element));
-    }
   }
 }
 
-PaddingFault StoredCodes::padding() const {
+PaddingFault StoredCodes::padding(const std::atomic<bool>* stop) const {
   PaddingFault fault;
   if (packing_ == CodePacking::kBytes || shape_.cols == 0) return fault;
   const std::int64_t unit = nibble_unit(order_of(packing_));
@@ -303,14 +305,15 @@ PaddingFault StoredCodes::padding() const {
   std::vector<std::uint8_t> packed(static_cast<std::size_t>(count));
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit));
   for (std::int64_t r = 0; r < shape_.rows; ++r) {
+    stop_if_asked(stop);
     bytes_.read(r * row_bytes_ + first, count, packed.data());
     unpack_nibbles(order_of(packing_), 1, unit, packed, codes);
     for (std::int64_t i = shape_.cols - full; i < unit; ++i) {
       if (codes[static_cast<std::size_t>(i)] == 0) continue;
       ++fault.count;
-      if (fault.first_byte < 0) {
-        fault.first_byte = r * row_bytes_ + first + nibble_place(order_of(packing_), i).byte;
-      }
+      // Of split8 and split16 a later element may lie in an earlier byte.
+      const std::int64_t byte = r * row_bytes_ + first + nibble_place(order_of(packing_), i).byte;
+      if (fault.first_byte < 0 || byte < fault.first_byte) fault.first_byte = byte;
     }
   }
   return fault;
@@ -327,10 +330,14 @@ StoredScales::StoredScales(TensorBytes bytes, const Recipe& recipe, ScaleStorage
       blocks_(divide_up(shape.cols, recipe.format.block)),
       entry_bytes_(recipe.format.scale_bytes) {
   const auto want = scale_bytes(storage, recipe, rows_, blocks_);
-  if (want == bytes_.size()) return;
+  // Swizzled buffers have any shape; what has rows shows it.
+  const bool has_rows = storage == ScaleStorage::kLinear || storage == ScaleStorage::kHif4Msb ||
+                        storage == ScaleStorage::kBlocks;
+  const bool fits = !has_rows || rows_ == 1 || has_rows_of(bytes.tensor(), blocks_ * entry_bytes_);
+  if (want == bytes_.size() && fits) return;
   std::vector<std::string> fitting;
   for (const ScaleStorage other : storages_of(recipe)) {
-    if (scale_bytes(other, recipe, rows_, blocks_) == bytes_.size()) {
+    if (other != storage && scale_bytes(other, recipe, rows_, blocks_) == bytes_.size()) {
       fitting.emplace_back(name_of(other));
     }
   }
@@ -380,7 +387,7 @@ void StoredScales::read(const TileSpan& span, std::uint8_t* scales) const {
   }
 }
 
-PaddingFault StoredScales::padding() const {
+PaddingFault StoredScales::padding(const std::atomic<bool>* stop) const {
   PaddingFault fault;
   const std::optional<ScaleOrder> order = order_of(storage_);
   if (!order) return fault;
@@ -407,6 +414,7 @@ PaddingFault StoredScales::padding() const {
   }
   std::array<std::uint8_t, 4> entry{};
   for (std::int64_t r = 0; r < rows; ++r) {
+    stop_if_asked(stop);
     for (std::int64_t c = r < rows_ ? blocks_ : 0; c < cols; ++c) {
       const std::int64_t at = scale_offset(*order, rows_, blocks_, r, c) * entry_bytes_;
       bytes_.read(at, entry_bytes_, entry.data());

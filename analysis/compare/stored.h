@@ -1,6 +1,7 @@
 // stored.h: codes and scales that another program stored, read tile by tile in logical order. The
 // shape is that of the input, or of the input padded with zeros as the other program stored it.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -89,10 +90,11 @@ struct PaddingFault {
 class StoredCodes {
  public:
   StoredCodes(TensorBytes bytes, const Recipe& recipe, CodePacking packing, StoredShape shape);
-  // One byte per code (bf16: two), [span.rows, padded_cols]; padding of the last block as code 0.
-  // Throws Error(kData) for a byte that is no code of the element.
+  // One byte per code (bf16: two), [span.rows, padded_cols]; padding of the last block as code 0. A
+  // byte beyond the codes of the element is left as it is.
   void read(const TileSpan& span, std::int64_t padded_cols, std::uint8_t* codes) const;
-  PaddingFault padding() const;  // nibbles beyond the last column
+  // Nibbles beyond the last column. `stop` ends it with Error(kData).
+  PaddingFault padding(const std::atomic<bool>* stop = nullptr) const;
 
  private:
   TensorBytes bytes_;
@@ -108,7 +110,9 @@ class StoredScales {
   StoredScales(TensorBytes bytes, const Recipe& recipe, ScaleStorage storage, StoredShape shape);
   // [span.rows, blocks of the span, scale_bytes]
   void read(const TileSpan& span, std::uint8_t* scales) const;
-  PaddingFault padding() const;
+  PaddingFault padding(const std::atomic<bool>* stop = nullptr) const;
+  // One stored entry for all rows of a 2-D block.
+  bool are_shared() const { return storage_ == ScaleStorage::kBlocks; }
 
  private:
   // Offset of byte `b` of an entry.

@@ -10,6 +10,7 @@
 #include "analysis/compare/verify_run.h"
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
+#include "formats/lane.h"
 #include "sim/error.h"
 #include "sim/rcp_table.h"
 
@@ -42,15 +43,25 @@ constexpr ClassRow kClasses[kDifferenceClasses] = {
     {"padding", "padding"}};
 
 Recipe recipe_of(const VerifyCase& job, const VerifyOptions& options, SourceCache& sources) {
-  std::string text = job.recipe;
-  const auto has = [&](const char* key) { return text.find(key) != std::string::npos; };
-  // A recipe with a scale from outside, whose value is in a file.
-  if (has("scale=given") && !has(",g=") && !job.outer_scale.empty()) {
+  Recipe recipe;
+  try {
+    recipe = parse_recipe(job.recipe, options.library);
+  } catch (const Error&) {
+    // A recipe with a scale from outside (scale=given), whose value is in a file.
+    if (job.outer_scale.empty()) throw;
     const auto values =
         small_floats(sources.open(job.outer_scale, "--outer-scale"), "--outer-scale");
-    if (values.size() == 1) text += fmt::format(",g=0x{:08x}", bit_cast<std::uint32_t>(values[0]));
+    if (values.size() != 1) throw;
+    std::optional<Recipe> given;
+    try {
+      given =
+          parse_recipe(fmt::format("{},g=0x{:08x}", job.recipe, bit_cast<std::uint32_t>(values[0])),
+                       options.library);
+    } catch (const Error&) {  // the first sentence is the better one
+    }
+    if (!given) throw;
+    recipe = *std::move(given);
   }
-  Recipe recipe = parse_recipe(text, options.library);
   recipe.text = job.recipe;
   if (rcp_of(recipe) == Rcp::kUser) {
     if (options.user_rcp == nullptr) {
@@ -96,7 +107,8 @@ void add_warnings(const Run& run, const Tally& tally, VerifyResult& result) {
   }
   const bool has_g = run.recipe.family == Family::kNvfp4 && run.recipe.has_outer() &&
                      run.recipe.nvfp4.scale == OuterScale::kTensor;
-  if (has_g && (bit_cast<std::uint32_t>(run.outer[0].g) & 0x7fffffu) == 0) {
+  const std::uint32_t g = bit_cast<std::uint32_t>(run.outer[0].g);
+  if (has_g && g != 0 && g < kInfBits && (g & 0x7fffffu) == 0) {
     result.warnings.push_back(
         fmt::format("the outer scale {:.9g} is a power of two, so orders of operations that differ "
                     "elsewhere agree here",
@@ -156,15 +168,27 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.tensor = opened.tensor->name;
   result.dtype = dtype_name(opened.tensor->dtype);
   result.shape = opened.tensor->shape;
-  if (crosses_rows(recipe, input.tensor())) input.flatten();
+  if (crosses_rows(recipe, input.tensor())) {
+    input.flatten();
+    result.notes.emplace_back(
+        "blocks cross row ends (ragged=flat): row 0 is the flattened tensor, columns count in it");
+  }
+  result.source_hash =
+      source_hash(*opened.source, *opened.tensor, thread_count(options.threads), options.stop);
   const StoredShape inside = input.inside();
   result.stored = inside;
 
   const bool has_codes = !job.codes.empty(), has_scales = !job.scales.empty();
+  if (!has_codes && !job.nibbles.empty()) {
+    throw Error(ErrorKind::kUsage, "--nibbles says how codes are packed, but there are no --codes");
+  }
+  if (!has_scales && !job.layout.empty()) {
+    throw Error(ErrorKind::kUsage, "--layout says where scales are, but there are no --scales");
+  }
   const CodePacking packing = parse_packing(job.nibbles, recipe);
   const ScaleStorage storage = parse_storage(job.layout, recipe);
-  result.nibbles = name_of(packing);
-  result.layout = name_of(storage);
+  if (has_codes) result.nibbles = name_of(packing);
+  if (has_scales) result.layout = name_of(storage);
   std::optional<TensorBytes> code_bytes, scale_bytes, choice_bytes;
   std::optional<StoredCodes> codes;
   std::optional<StoredScales> scales;
@@ -238,7 +262,12 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
 
   result.elements = inside.rows * inside.cols;
   result.blocks = inside.rows * divide_up(inside.cols, recipe.format.block);
-  result.scales = has_scales ? result.blocks : 0;
+  if (scales) {
+    // As they are stored.
+    const std::int64_t rows =
+        scales->are_shared() ? divide_up(inside.rows, recipe.format.block_rows) : inside.rows;
+    result.scales = rows * divide_up(inside.cols, recipe.format.block);
+  }
   if (job.expects_refusal) {
     result.refusal_missing = !verifying::is_refused(run);
     return result;
@@ -273,8 +302,8 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
     result.classes[i] += all.counts.classes[i];
   }
   result.first = std::move(all.first);
-  if (codes) take_padding(codes->padding(), "codes", options.accept, result);
-  if (scales) take_padding(scales->padding(), "scales", options.accept, result);
+  if (codes) take_padding(codes->padding(options.stop), "codes", options.accept, result);
+  if (scales) take_padding(scales->padding(options.stop), "scales", options.accept, result);
   add_warnings(run, all, result);
   if (!recipe.note.empty()) result.notes.emplace_back(recipe.note);
   if (const std::string table = rcp_table_note(recipe); !table.empty()) {

@@ -80,11 +80,13 @@ struct VerifyResult {
   Recipe recipe;
   std::string file, tensor, dtype, backend;
   std::vector<std::int64_t> shape;
-  StoredShape stored;  // of codes and scales, with padding
+  std::string source_hash;  // of the input, XXH3-64 as analyze states it
+  StoredShape stored;       // of codes and scales, with padding
   std::string layout, nibbles;
   std::int64_t elements = 0, elements_differing = 0;
   std::int64_t scales = 0, scales_differing = 0;  // stored scales of blocks
-  std::int64_t blocks = 0, blocks_differing = 0;  // any difference, per row
+  // Of the input; a difference of any kind, per row. Padding is counted apart.
+  std::int64_t blocks = 0, blocks_differing = 0;
   std::int64_t outer_scales = 0, outer_scales_differing = 0;
   std::int64_t choices_differing = 0;
   std::int64_t padding_differing = 0;

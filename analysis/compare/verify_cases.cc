@@ -42,8 +42,10 @@ VerifyCase case_of_line(const nlohmann::json& line, const std::filesystem::path&
   VerifyCase job = defaults;
   for (const auto& [name, value] : line.items()) {
     if (name == "axis") {
-      if (!value.is_number_integer()) {
-        throw Error(ErrorKind::kData, fmt::format("{}: axis is not an integer", where));
+      const bool fits =
+          value.is_number_integer() && value.get<double>() >= -64 && value.get<double>() <= 64;
+      if (!fits) {
+        throw Error(ErrorKind::kData, fmt::format("{}: axis is no integer from -64 to 64", where));
       }
       job.axis = value.get<int>();
       continue;
@@ -68,7 +70,28 @@ VerifyCase case_of_line(const nlohmann::json& line, const std::filesystem::path&
   return job;
 }
 
-std::string xml_text(const std::string& text) {
+// Lines of well-formed UTF-8 without the two characters that XML 1.0 does not have.
+std::string well_formed(const std::string& text) {
+  std::string out;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out += printable(text.substr(at, end - at), std::string::npos);
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  std::string clean;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::string_view next = std::string_view(out).substr(i, 3);
+    const bool is_bad = next == "\xEF\xBF\xBE" || next == "\xEF\xBF\xBF";
+    clean += is_bad ? '?' : out[i];
+    i += is_bad ? 2 : 0;
+  }
+  return clean;
+}
+
+std::string xml_text(const std::string& raw) {
+  const std::string text = well_formed(raw);
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -99,6 +122,10 @@ std::string xml_text(const std::string& text) {
 
 std::vector<VerifyCase> read_cases(const std::string& path, const VerifyCase& defaults) {
   std::ifstream file(path);
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} is a directory, expected a list of cases", printable(path)));
+  }
   if (!file) {
     throw Error(ErrorKind::kData,
                 fmt::format("cannot read {}: {}", printable(path), system_message(errno)));
@@ -109,13 +136,30 @@ std::vector<VerifyCase> read_cases(const std::string& path, const VerifyCase& de
   for (std::int64_t number = 1; std::getline(file, text); ++number) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}: line {}", printable(path), number);
-    const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+    std::set<std::string> keys;
+    std::string twice;
+    const auto on_event = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
+      if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+          !keys.insert(key.get<std::string>()).second) {
+        twice = key.get<std::string>();
+      }
+      return true;
+    };
+    const nlohmann::json line = nlohmann::json::parse(text, on_event, false);
+    if (!twice.empty()) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{}: the key {} is there twice", where, in_quotes(twice)));
+    }
     if (!line.is_object()) {
       throw Error(ErrorKind::kData,
                   fmt::format("{}: expected a JSON object, found {}", where, in_quotes(text)));
     }
     cases.push_back(case_of_line(line, folder, defaults, where));
     if (cases.back().name.empty()) cases.back().name = fmt::format("line {}", number);
+  }
+  if (file.bad()) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: a read error after {} cases", printable(path), cases.size()));
   }
   if (cases.empty()) {
     throw Error(ErrorKind::kData, fmt::format("{} holds no case", printable(path)));

@@ -19,8 +19,14 @@ std::vector<float> small_floats(const SourceCache::Opened& opened, std::string_v
   if (t.dtype == DType::kF64) {
     std::vector<double> wide(values.size());
     opened.source->read_f64(t, 0, t.rows(), 0, t.cols(), wide.data());
-    std::transform(wide.begin(), wide.end(), values.begin(),
-                   [](double v) { return static_cast<float>(v); });
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      values[i] = static_cast<float>(wide[i]);
+      if (double{values[i]} != wide[i] && wide[i] == wide[i]) {
+        throw Error(ErrorKind::kData,
+                    fmt::format("{}: tensor {} holds {} at {}, expected binary32 numbers", option,
+                                in_quotes(t.name), wide[i], i));
+      }
+    }
   } else {
     opened.source->read_f32(t, 0, t.rows(), 0, t.cols(), values.data());
   }

@@ -31,6 +31,9 @@ std::string probe(const Run& run, const std::vector<Order>& orders, Order used, 
       tile_grid(run.input.tensor().rows(), run.input.tensor().cols(), tile_steps(run.recipe));
   for (const TileSpan& span : grid) {
     if (left.empty()) break;
+    if (run.options.stop != nullptr && *run.options.stop) {
+      throw Error(ErrorKind::kData, "interrupted");
+    }
     const auto outer = outer_of_tile(run.outer, run.recipe, span);
     quantize_tile(run, span, outer, w);
     std::erase_if(left, [&](const Candidate& c) {

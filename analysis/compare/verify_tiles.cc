@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "analysis/compare/classify.h"
 #include "analysis/compare/verify_run.h"
 #include "analysis/explain.h"
 #include "analysis/io/message.h"
-#include "formats/rounding.h"
 #include "sim/error.h"
 
 namespace fp4scope::verifying {
@@ -41,12 +42,7 @@ void decode_tile(const Run& run, const TileSpan& span, std::span<const OuterScal
   w.values.resize(static_cast<std::size_t>(span.elements()));
   run.backend.dequantize(run.recipe, w.expected, outer, w.values.data(), span.cols);
   keep_nan_elements(run.recipe, w.buffer.tile, w.values.data());
-  const DType dtype = run.fake == nullptr ? DType::kF32 : run.fake->tensor().dtype;
-  if (dtype == DType::kBF16) {
-    for (float& v : w.values) v = round_to_bf16<Lane<1>>(v);
-  } else if (dtype == DType::kF16) {
-    for (float& v : w.values) v = round_to_f16<Lane<1>>(v);
-  }
+  for (float& v : w.values) v = rounded_to(run.fake->tensor().dtype, v);
 }
 
 void read_fake(const Run& run, const TileSpan& span, Worker& w) {
@@ -58,8 +54,16 @@ void read_fake(const Run& run, const TileSpan& span, Worker& w) {
   }
   std::vector<double> wide(w.fake.size());
   run.fake->source().read_f64(tensor, span.row, span.rows, span.col, span.cols, wide.data());
-  std::transform(wide.begin(), wide.end(), w.fake.begin(),
-                 [](double v) { return static_cast<float>(v); });
+  // A value that is no binary32 number equals no decoded value: of its two neighbours the one that
+  // was not expected stands for it.
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    float v = static_cast<float>(wide[i]);
+    if (double{v} != wide[i] && wide[i] == wide[i] && v == w.values[i]) {
+      v = std::nextafter(v, wide[i] > double{v} ? std::numeric_limits<float>::infinity()
+                                                : -std::numeric_limits<float>::infinity());
+    }
+    w.fake[i] = v;
+  }
 }
 
 void note_variety(const Run& run, const QuantizedTile& found, const std::uint8_t* choices,
@@ -110,7 +114,7 @@ void add(const BlockVerdict& v, VerifyResult& counts) {
   counts.padding_differing += v.padding;
   counts.accepted += v.accepted;
   counts.scales_one_above += v.one_above;
-  counts.blocks_differing += v.differs() ? 1 : 0;
+  counts.blocks_differing += v.elements + v.scales + v.choices > 0 ? 1 : 0;  // of the input
   for (std::size_t i = 0; i < v.classes.size(); ++i) counts.classes[i] += v.classes[i];
 }
 
@@ -144,6 +148,9 @@ bool is_refused(const Run& run) {
   Worker w;
   for (const TileSpan& span :
        tile_grid(run.input.tensor().rows(), run.input.tensor().cols(), tile_steps(run.recipe))) {
+    if (run.options.stop != nullptr && *run.options.stop) {
+      throw Error(ErrorKind::kData, "interrupted");
+    }
     w.buffer.read(run.input.source(), run.input.tensor(), span, &run.recipe);
     try {
       run.backend.quantize(run.recipe, w.buffer.tile, outer_of_tile(run.outer, run.recipe, span),
@@ -171,7 +178,9 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
                    : choices,
                w.tally);
   const Side expected{run.recipe, w.expected, has_values ? w.values.data() : nullptr, outer};
-  const FoundTile found{&w.found, choices, has_values ? w.fake.data() : nullptr};
+  FoundTile found{&w.found, choices, has_values ? w.fake.data() : nullptr};
+  if (has_values) found.dtype = run.fake->tensor().dtype;
+  found.scales_are_shared = run.scales != nullptr && run.scales->are_shared();
   const BlockClassifier classifier(run.recipe, run.backend, run.options.accept, run.input.inside());
   std::size_t described = 0;
   for (std::int64_t r = 0; r < span.rows; ++r) {
@@ -191,9 +200,12 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
         std::string more = run.explain_options;
         if (!run.job.outer_scale.empty() || !run.job.amax.empty()) {
           const OuterScale32 of_row = outer_of_row(run.recipe, outer, r);
-          more +=
-              fmt::format("{}--amax 0x{:08x} --outer-scale 0x{:08x}", more.empty() ? "" : " ",
-                          bit_cast<std::uint32_t>(of_row.amax), bit_cast<std::uint32_t>(of_row.g));
+          if (run.recipe.needs_amax() && of_row.amax >= 0 && !std::signbit(of_row.amax)) {
+            more += fmt::format("{}--amax 0x{:08x}", more.empty() ? "" : " ",
+                                bit_cast<std::uint32_t>(of_row.amax));
+          }
+          more += fmt::format("{}--outer-scale 0x{:08x}", more.empty() ? "" : " ",
+                              bit_cast<std::uint32_t>(of_row.g));
         }
         d.command = explain_command(run.recipe, run.job.input, d.row, d.block, more);
       }
@@ -212,6 +224,7 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
       w.tally.first.push_back(std::move(d));
     }
   }
+  keep_first(w.tally.first, run.options.first);
 }
 
 Tally merge(const std::vector<Worker>& workers, std::size_t first) {
@@ -236,10 +249,7 @@ Tally merge(const std::vector<Worker>& workers, std::size_t first) {
     all.choice_seen[0] |= t.choice_seen[0];
     all.choice_seen[1] |= t.choice_seen[1];
   }
-  std::sort(all.first.begin(), all.first.end(), [](const auto& a, const auto& b) {
-    return a.row != b.row ? a.row < b.row : a.block < b.block;
-  });
-  if (all.first.size() > first) all.first.resize(first);
+  keep_first(all.first, first);
   return all;
 }
 

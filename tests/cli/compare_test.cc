@@ -238,7 +238,7 @@ TEST_CASE("verify: what cannot be compared is one sentence") {
        "does not choose"},
       {{"verify", "--cases", kSample}, 3, "expected a JSON object"},
       {{"verify", "--golden", kSample}, 3, "states no recipe"},
-      {{"verify", "-r", "nvfp4", "--input", kX, "--codes", codes, "--out", packed.path},
+      {{"verify", "-r", "nvfp4", "--input", kX, "--codes", codes, "--junit", packed.path},
        2,
        "would replace the input"},
       {{"identify", "--input", kX}, 2, "nothing to identify"},

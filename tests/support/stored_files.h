@@ -17,6 +17,12 @@ namespace fp4scope::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
+inline std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+inline bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }

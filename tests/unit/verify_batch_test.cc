@@ -14,12 +14,9 @@
 namespace fp4scope {
 namespace {
 
+using test::has;
 using test::stored_case;
 using test::tensors_of;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::vector<VerifyCase> cases_from(const test::TempDir& dir, const std::string& text,
                                    const VerifyCase& defaults = {}) {

@@ -12,7 +12,9 @@
 namespace fp4scope {
 namespace {
 
+using test::at;
 using test::classes_text;
+using test::has;
 using test::job_of;
 using test::poke;
 using test::poke_code;
@@ -20,13 +22,6 @@ using test::some_values;
 using test::stored_case;
 using test::tensors_of;
 using test::verified;
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("ragged rows: blocks end with their row, padding does not count") {
   const test::TempDir dir;
@@ -199,33 +194,35 @@ TEST_CASE("ragged=flat: blocks cross row ends") {
     x[i] = i < 48 ? 0.01f : 100.0f;
     values[i] = i < 48 ? 0.0f : 96.0f;  // 100 / 16 = 6.25: 6
   }
-  const auto compared = [&](const std::vector<float>& v) {
+  const std::string six(8, '\x66');
+  const std::string codes = six + six + std::string(8, '\0') + std::string(8, '\x77') + six + six;
+  const auto compared = [&](const std::vector<float>& v, const std::string& scales,
+                            const char* parts) {
     return verified(path,
                     {{"x", "F32", {2, 48}, test::bytes_of(x)},
                      {"values", "F32", {2, 48}, test::bytes_of(v)},
-                     {"codes", "U8", {48}, std::string(48, '\0')}},
-                    job_of(path, recipe, "values"));
+                     {"codes", "U8", {48}, codes},
+                     {"scales", "U8", {3}, scales}},
+                    job_of(path, recipe, parts));
   };
-  VerifyResult r = compared(values);
-  CHECK_MESSAGE(r.agrees(), summary_of(r));
-  CHECK(r.elements == 96);
-  CHECK(r.blocks == 3);
+  for (const char* parts : {"values", "codes scales", "codes scales values"}) {
+    const VerifyResult r = compared(values, "\x7D\x83\x7D", parts);
+    CHECK_MESSAGE(r.agrees(), parts, ": ", summary_of(r));
+    CHECK(r.elements == 96);
+    CHECK(r.blocks == 3);
+  }
+  VerifyResult r = compared(values, "\x7D\x82\x7D", "codes scales");
+  CHECK(classes_text(r) == "scale_off_by_one 1");
+  CHECK(r.first.at(0).block == 1);
   values[50] = 64.0f;  // row 1, column 2: element 18 of the second block, code 7 to 6
-  r = compared(values);
+  r = compared(values, "\x7D\x83\x7D", "values");
   CHECK(classes_text(r) == "adjacent_code 1");
   CHECK(r.first.at(0).block == 1);
   CHECK(r.first.at(0).elements == std::vector<int>{18});
   // What blocks that end with their rows would give: byte 118, 0.01171875.
   for (std::size_t i = 32; i < 48; ++i) values[i] = 0.01171875f;
   values[50] = 96.0f;
-  CHECK(compared(values).elements_differing == 16);
-  // pychop passes NaN elements through, so that it has no codes.
-  try {
-    verified(job_of(path, recipe, "codes"));
-    FAIL("codes of pychop were compared");
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::kUnsupported);
-  }
+  CHECK(compared(values, "\x7D\x83\x7D", "values").elements_differing == 16);
 }
 
 TEST_CASE("swizzled scales, and the order that would fit is named") {

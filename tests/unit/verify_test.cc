@@ -14,8 +14,10 @@
 namespace fp4scope {
 namespace {
 
+using test::at;
 using test::classes_text;
 using test::FileTensor;
+using test::has;
 using test::job_of;
 using test::poke;
 using test::poke_code;
@@ -29,12 +31,6 @@ const test::TempDir& folder() {
 }
 std::string path() {
   return folder().file("x.safetensors");
-}
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // nvfp4 with g = 1: 6 gives the scale 1.0 = 0x38 (spec/nvfp4.md 3.2), so that an element is its own
