@@ -113,6 +113,11 @@ class Search {
   // Scores a recipe once and files it: exact ones wait for their check in full.
   std::optional<Scored> consider(const Recipe& recipe) {
     stop_if_asked();
+    // A block of twice the row is the block of the row with more padding.
+    if (recipe.family == Family::kMx && recipe.format.block > 32 &&
+        sample_.input().cols() <= recipe.format.block / 2) {
+      return std::nullopt;
+    }
     if (!seen_.insert(to_full_string(recipe)).second) return std::nullopt;
     Scored s{recipe, sample_.score(recipe, is_refined_)};
     if (!s.score.fits) return std::nullopt;

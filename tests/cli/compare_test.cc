@@ -201,6 +201,86 @@ TEST_CASE("10,000 small cases in one process, all equal but the one that was cha
   CHECK(contains(result.out, "t777: DIFFERENT"));
 }
 
+TEST_CASE("verify: an output never replaces an input, whoever names it") {
+  const Packed packed("nvfp4");
+  const std::string list = packed.folder.file("cases.json");
+  const std::string root = data_dir().parent_path().string() + "/";
+  std::ofstream(list) << json{{"recipe", "nvfp4"},
+                              {"input", root + kX},
+                              {"codes", "packed.safetensors:layers.1.attn_out.X.codes"}}
+                      << "\n";
+  const std::string before = read_file(packed.path), lines = read_file(list);
+  for (const std::string& victim : {packed.path, list}) {
+    const Result result = run({"verify", "--cases", list, "--junit", victim});
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "--junit"));
+    CHECK(contains(result.err, "would replace the input file"));
+  }
+  CHECK(run({"verify", "--cases", list, "--out", list}).code == 2);
+  CHECK(read_file(packed.path) == before);
+  CHECK(read_file(list) == lines);
+  const std::string both = packed.folder.file("both.json");
+  CHECK(run({"verify", "--cases", list, "--out", both, "--junit", both}).code == 2);
+  // A full disk loses the file and nothing else.
+  const Result full =
+      run({"verify", "--cases", list, "--out", packed.folder.file("o.json")}, {.file_limit = 64});
+  CHECK(full.code == 3);
+  CHECK(contains(full.out, "equal"));
+  CHECK(!std::filesystem::exists(packed.folder.file("o.json")));
+}
+
+TEST_CASE("identify: what the first blocks cannot tell apart, later ones do") {
+  // Ones but for the rows from 140 to 249, which no band of the first sample holds.
+  TempDir folder;
+  const std::string x = folder.file("x.safetensors"), q = folder.file("q.safetensors");
+  constexpr std::int64_t kRows = 1024, kCols = 512;
+  std::string values(static_cast<std::size_t>(2 * kRows * kCols), '\0');
+  std::uint32_t random = 1;
+  for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+    random = random * 1664525u + 1013904223u;
+    const std::int64_t row = i / kCols;
+    // BF16 1.0, or a number from 0.5 to 2 with a random sign.
+    const std::uint32_t bits =
+        row < 140 || row >= 250 ? 0x3f80u : (random >> 16 & 0x8000u) | (0x3f00u + (random >> 24));
+    values[static_cast<std::size_t>(2 * i)] = static_cast<char>(bits & 255u);
+    values[static_cast<std::size_t>(2 * i + 1)] = static_cast<char>(bits >> 8);
+  }
+  const std::string header =
+      R"({"x":{"dtype":"BF16","shape":[1024,512],"data_offsets":[0,1048576]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  write_file(x, file + header + values);
+  REQUIRE(run({"quantize", x, q, "-r", "nvfp4:contract=fouroversix,select=mse"}).code == 0);
+  // The same bytes with the nibbles of every byte exchanged.
+  std::string swapped = read_file(q);
+  std::uint64_t length = 0;
+  std::copy_n(swapped.data(), 8, reinterpret_cast<char*>(&length));
+  const json offsets = json::parse(swapped.substr(8, length))["x.codes"]["data_offsets"];
+  for (std::size_t i = offsets[0]; i < offsets[1].get<std::size_t>(); ++i) {
+    const auto byte = static_cast<unsigned char>(swapped[8 + length + i]);
+    swapped[8 + length + i] = static_cast<char>(byte >> 4 | byte << 4);
+  }
+  write_file(folder.file("s.safetensors"), swapped);
+  for (const auto& [name, order] :
+       {std::pair{"q.safetensors", "low-first"}, std::pair{"s.safetensors", "high-first"}}) {
+    CAPTURE(name);
+    const Result result =
+        run({"identify", "--input", x + ":x", "--codes", folder.file(name) + ":x.codes", "--scales",
+             folder.file(name) + ":x.scales", "--json"});
+    CHECK(result.code == 0);
+    bool found = false;
+    const json answer = json::parse(result.out)["results"][0];
+    for (const json& e : answer["explaining"]) {
+      if (e["recipe"] != "nvfp4:contract=fouroversix,select=mse") continue;
+      found = true;
+      CHECK(e["nibbles"] == order);
+      CHECK(e["layout"] == "linear");
+      CHECK(e["other_nibbles"].empty());
+    }
+    CHECK(found);
+  }
+}
+
 TEST_CASE("verify: what cannot be compared is one sentence") {
   const Packed packed("nvfp4");
   struct Case {
@@ -318,6 +398,19 @@ TEST_CASE("agree: shares, ties and the first differing blocks") {
   CHECK(other["ties"].is_null());
   CHECK(other["code_agreement"].is_number());
   CHECK(other["value_agreement"].is_number());
+  // A tensor without rows has nothing to differ; a filter that takes nothing is no success.
+  TempDir folder;
+  const std::string empty = folder.file("empty.safetensors");
+  std::string file(8, '\0');
+  const std::string header = R"({"e":{"dtype":"F32","shape":[0,64],"data_offsets":[0,0]}})";
+  file[0] = static_cast<char>(header.size());
+  write_file(empty, file + header);
+  const Result none = run({"agree", "nvfp4:scale=row", "nvfp4:scale=row", empty, "--fail-if",
+                           "value_agreement<1", "--json"});
+  CHECK(none.code == 0);
+  CHECK(json::parse(none.out)["results"][0]["value_agreement"].is_null());
+  CHECK(run({"agree", a, b, kSample, "--include", "zzz", "--fail-if", "value_agreement<1"}).code ==
+        2);
   // A gate.
   CHECK(run({"agree", a, b, kX, "--fail-if", "scale_agreement<0.999"}).code == 0);
   CHECK(run({"agree", "nvfp4", "mxfp4", kX, "--fail-if", "value_agreement<0.999"}).code == 1);

@@ -317,7 +317,7 @@ TEST_CASE("values beyond the dtype and options out of range are usage errors, wi
   CHECK(contains(message_of(out, options, ErrorKind::kUsage), "positive"));
   options.shape = {2, 3};
   options.names = {"x", "x"};
-  CHECK(contains(message_of(out, options, ErrorKind::kData), "occurs twice"));
+  CHECK(contains(message_of(out, options, ErrorKind::kUsage), "occurs twice"));
   CHECK_THROWS_WITH_AS(parse_generated("gauss"), doctest::Contains("normal, laplace, student-t"),
                        Error);
   std::atomic<bool> stop{true};
