@@ -9,6 +9,7 @@
 #include "analysis/compare/catalog.h"
 #include "analysis/compare/separate.h"
 #include "analysis/quantize_layout.h"
+#include "analysis/tiles.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -40,6 +41,7 @@ class Maker {
  private:
   void add(Probe probe) {
     const Recipe& recipe = golden_.recipe;
+    probe.tensor_id = stream_of(probe.name + ".x");  // as it is called in the file
     const Outcome fast = outcome_of(production_, recipe, probe);
     if (has_oracle_) {
       const Outcome exact = outcome_of(oracle_backend(), recipe, probe);

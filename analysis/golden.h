@@ -33,7 +33,7 @@ struct Golden {
   Recipe recipe;
   SourceType source = SourceType::kF32;
   std::uint64_t seed = 0;  // of the search for separators
-  std::string made_by;  // one sentence: which backend made the bytes
+  std::string made_by;     // one sentence: which backend made the bytes
   std::vector<GoldenCase> cases;
   Coverage coverage;
   int separated = 0;               // catalog recipes of the same shape that the cases tell apart

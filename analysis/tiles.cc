@@ -30,6 +30,10 @@ SourceType source_type(DType dtype) {
 
 }  // namespace
 
+std::uint64_t stream_of(std::string_view tensor_name) {
+  return XXH3_64bits(tensor_name.data(), tensor_name.size());
+}
+
 TileSteps tile_steps(const Recipe& recipe) {
   TileSteps steps;
   // Whole bands, of 64 rows or a little more.
@@ -88,7 +92,7 @@ void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, cons
   tile.first_row = span.row;
   tile.first_col = span.col;
   tile.tensor_cols = tensor.cols();
-  tile.tensor_id = XXH3_64bits(tensor.name.data(), tensor.name.size());
+  tile.tensor_id = stream_of(tensor.name);
   if (transform != nullptr && transform->rht.size != 0) {
     apply_rht(*transform, tile, f32.data());
     tile.f64 = nullptr;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "analysis/io/tensor_source.h"
@@ -13,6 +14,9 @@
 #include "sim/backend.h"
 
 namespace fp4scope {
+
+// Which random bits a tensor has under stochastic rounding (Tile::tensor_id): a hash of its name.
+std::uint64_t stream_of(std::string_view tensor_name);
 
 // One tile in memory, reused from tile to tile.
 struct TileBuffer {

@@ -163,11 +163,17 @@ std::string as_json(const AgreeResult& result, const AgreeOptions& options) {
   Json out = json_envelope(provenance());
   out["fp4scope"]["threads"] = result.threads;
   for (const AgreeRow& row : result.rows) {
-    Json entry = {{"file", row.file},           {"tensor", row.tensor},
-                  {"dtype", row.dtype},         {"shape", row.shape},
-                  {"recipe_a", row.a.text},     {"recipe_a_full", to_full_string(row.a)},
-                  {"recipe_b", row.b.text},     {"recipe_b_full", to_full_string(row.b)},
-                  {"backend_a", row.backend_a}, {"backend_b", row.backend_b}};
+    Json entry = {{"file", row.file},
+                  {"tensor", row.tensor},
+                  {"dtype", row.dtype},
+                  {"shape", row.shape},
+                  {"source_hash", row.source_hash},
+                  {"recipe_a", row.a.text},
+                  {"recipe_a_full", to_full_string(row.a)},
+                  {"recipe_b", row.b.text},
+                  {"recipe_b_full", to_full_string(row.b)},
+                  {"backend_a", row.backend_a},
+                  {"backend_b", row.backend_b}};
     entry.update(counts_json(row.counts, row));
     entry["first"] = Json::array();
     for (const DifferingBlock& block : row.first) {
@@ -231,6 +237,7 @@ int run_agree(const Options& options) {
                   fmt::format("--out {}: expected a name that ends with .json", options.out));
     }
     refuse_out_as_input(options.out, operands, options.dtype_hint);
+    refuse_out_as_recipe_file(options.out, options);
     check_writable(options.out);
   }
   Progress progress(options.quiet);

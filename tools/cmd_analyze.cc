@@ -105,6 +105,7 @@ int run_analyze(AnalyzeArguments& arguments) {
       throw Error(ErrorKind::kUsage, fmt::format("--out {}: given twice", path));
     }
     refuse_out_as_input(path, operands, arguments.dtype_hint);
+    refuse_out_as_recipe_file(path, arguments);
     check_writable(outputs.back().path);
   }
 

@@ -145,6 +145,7 @@ int run_gen(const CLI::App& sub, GenOptions& options) {
   if (job.kind == GeneratedKind::kTieAligned) {
     job.recipe = parse_recipe_options({options.recipe}, options)[0];
   }
+  refuse_out_as_recipe_file(options.out, options);
   job.threads = options.threads;
   job.stop = &stop_requested();
   Progress progress(options.quiet);

@@ -105,6 +105,7 @@ int run_golden(const GoldenCommand& command) {
   options.seed = parse_seed(command.seed);
   // A wrong ending is found before the work.
   require_golden_ending(command.out);
+  refuse_out_as_recipe_file(command.out, command);
   const Golden golden = make_golden(recipe, options);
   if (stop_requested()) throw Error(ErrorKind::kData, "interrupted");
   const std::int64_t bytes = write_golden(golden, command.out);

@@ -78,6 +78,7 @@ int run_convert(const ConvertOptions& options, Convert convert) {
     job.user_rcp = files.rcp_table;
   }
   (void)parse_operand(options.in);
+  refuse_out_as_recipe_file(options.out, options);
   job.filter = options.filter;
   job.axis = options.axis;
   job.backend = options.backend;

@@ -46,7 +46,7 @@ std::string result_text(const VerifyResult& r) {
   const auto line = [&](const char* name, std::int64_t n, std::int64_t of) {
     if (of > 0 || n > 0) table.row({name, std::to_string(n), of > 0 ? std::to_string(of) : ""});
   };
-  line("  elements", r.elements_differing, r.elements);
+  line("  elements", r.elements_differing, r.elements);  // none: scales alone
   line("  scales", r.scales_differing, r.scales);
   line("  blocks", r.blocks_differing, r.blocks);
   line("  outer scales", r.outer_scales_differing, r.outer_scales);
@@ -100,7 +100,7 @@ std::vector<Suggestion> suggestions_of(const std::vector<VerifyCase>& cases,
 }
 
 std::string as_text(const std::vector<VerifyOutcome>& outcomes,
-                    const std::vector<Suggestion>& suggestions) {
+                    const std::vector<Suggestion>& suggestions, bool verbose) {
   std::string out;
   std::size_t equal = 0, different = 0, errors = 0, warned = 0;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
@@ -114,6 +114,11 @@ std::string as_text(const std::vector<VerifyOutcome>& outcomes,
     ++(o.result->agrees() ? equal : different);
     // Of many cases those that are equal are only counted.
     if (outcomes.size() == 1 || !o.result->agrees()) out += result_text(*o.result);
+    if (verbose && outcomes.size() > 1 && o.result->agrees()) {
+      for (const std::string& warning : o.result->warnings) {
+        out += wrapped(fmt::format("{}: warning:", printable(o.name)), printable(warning), 4);
+      }
+    }
     if (suggestions.empty()) continue;
     if (suggestions[i].result) out += "identify: " + identify_text(*suggestions[i].result);
     if (!suggestions[i].error.empty()) {
@@ -208,9 +213,13 @@ std::vector<VerifyCase> cases_of(const Options& options, SourceCache& sources) {
   for (const std::string& operand : {job.codes, job.scales, job.fake, job.choice, job.outer_scale,
                                      job.amax, job.layout, job.nibbles}) {
     if (!options.golden.empty() && !operand.empty()) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("--golden has its own operands, found {} beside it", operand));
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("--golden has its own operands and orders, found {} beside it", operand));
     }
+  }
+  if (!options.golden.empty() && options.axis != -1) {
+    throw Error(ErrorKind::kUsage, "--golden and --axis do not go together");
   }
   if (!options.golden.empty()) return golden_cases(options.golden, options.job, sources);
   if (options.job.recipe.empty()) {
@@ -236,7 +245,8 @@ void check_recipes(const std::vector<VerifyCase>& cases, const CommonOptions& op
                              to_full_string(recipe)));
       }
     } catch (const Error&) {
-      // Also one whose scale is in a file.
+      // Perhaps one whose scale is in a file: its case will say what it is.
+      uses_table = uses_library = true;
     }
   }
   if (!uses_table) {
@@ -257,7 +267,11 @@ void check_outputs(const std::vector<VerifyCase>& cases, const Options& options)
     throw Error(ErrorKind::kUsage,
                 fmt::format("--out {}: expected a name that ends with .json", options.out));
   }
-  if (options.junit == options.out) {
+  std::error_code unknown;
+  if (options.junit == options.out ||
+      (!options.junit.empty() && !options.out.empty() &&
+       std::filesystem::weakly_canonical(options.junit, unknown) ==
+           std::filesystem::weakly_canonical(options.out, unknown))) {
     throw Error(ErrorKind::kUsage, fmt::format("--junit and --out both name {}", options.out));
   }
   std::set<std::string> files;
@@ -324,6 +338,8 @@ int run_verify(Options& options) {
 
   SourceCache sources(options.dtype_hint);
   const std::vector<VerifyCase> cases = cases_of(options, sources);
+  // One mistake in the recipe of a golden is one sentence.
+  if (!options.golden.empty()) (void)parse_recipe(cases.front().recipe, files.library);
   check_recipes(cases, options, files);
   check_outputs(cases, options);
   const std::vector<VerifyOutcome> outcomes = verify_all(cases, run, sources);
@@ -353,7 +369,7 @@ int run_verify(Options& options) {
     }
   }
   write_stdout(options.json ? as_json(outcomes, suggestions, sources, thread_count_of(options))
-                            : as_text(outcomes, suggestions));
+                            : as_text(outcomes, suggestions, options.verbose));
   return exit_code;
 }
 
@@ -385,6 +401,10 @@ void add_verify(CLI::App& app, int& exit_code) {
                   "order of the codes: low-first, high-first, split8, split16, bytes (one code "
                   "each), ct (int4); or native")
       ->type_name("NAME");
+  sub->add_option("--stream", job.stream,
+                  "round=sr: the random bits of a tensor of this name (default: the input's own "
+                  "name, which quantize goes by too)")
+      ->type_name("NAME");
   sub->add_option("--accept", options->accept,
                   "differences that do not count: sign-of-zero, nan-code, padding, by commas")
       ->type_name("LIST");
@@ -395,11 +415,12 @@ void add_verify(CLI::App& app, int& exit_code) {
                 "print how the recipe comes to each of these blocks, step by step");
   sub->add_option("--cases", options->cases,
                   "many cases: a JSON object per line with the keys name, recipe, input, codes, "
-                  "scales, choice, fake, outer_scale, amax, layout, nibbles, axis; files relative "
-                  "to the list")
+                  "scales, choice, fake, outer_scale, amax, layout, nibbles, stream, axis; files "
+                  "relative to the list; what a line does not say is what the options here say")
       ->type_name("FILE");
   sub->add_option("--golden", options->golden,
-                  "every case of a file written by 'fp4scope golden'; -r is its recipe by default")
+                  "every case of a safetensors file written by 'fp4scope golden'; -r is its recipe "
+                  "by default")
       ->type_name("FILE");
   sub->add_flag("--suggest", options->suggest,
                 "where they differ, say which recipe the bytes follow (see identify)");

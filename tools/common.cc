@@ -232,6 +232,17 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
   }
 }
 
+void refuse_out_as_recipe_file(const std::string& path, const CommonOptions& options) {
+  for (const auto& [option, file] : {std::pair{"--rcp-table", options.rcp_table},
+                                     std::pair{"--format-file", options.format_file}}) {
+    std::error_code ignored;
+    if (!file.empty() && std::filesystem::equivalent(path, file, ignored)) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("the output {} would replace the file of {}", path, option));
+    }
+  }
+}
+
 void check_writable(const std::string& path) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
     throw Error(ErrorKind::kData, fmt::format("--out {}: this is a directory", path));

@@ -79,6 +79,9 @@ Operand parse_operand(const std::string& text);
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
                          const std::string& dtype_hint);
 
+// The same for the files of --rcp-table and --format-file.
+void refuse_out_as_recipe_file(const std::string& path, const CommonOptions& options);
+
 // Before hours of work: a directory that is missing or cannot be written is an error now. The probe
 // file has a temporary name and is removed at once; an existing target stays as it is.
 void check_writable(const std::string& path);

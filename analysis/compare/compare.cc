@@ -184,7 +184,9 @@ std::string scale_text(const Recipe& recipe, std::span<const std::uint8_t> scale
 }
 
 std::string codes_text(const Recipe& recipe, std::span<const std::uint32_t> codes) {
-  const int digits = recipe.packs_nibbles() ? 1 : 2 * recipe.code_bytes();
+  // Bytes of another program may be no codes of the element.
+  const bool is_wide = std::any_of(codes.begin(), codes.end(), [](auto code) { return code > 15; });
+  const int digits = recipe.packs_nibbles() && !is_wide ? 1 : 2 * recipe.code_bytes();
   std::string out;
   for (const std::uint32_t code : codes) out += fmt::format("{:0{}x}", code, digits);
   return out;

@@ -5,21 +5,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
 #include "analysis/compare/candidates.h"
 #include "analysis/compare/identify_sample.h"
+#include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "sim/error.h"
 
 namespace fp4scope {
 namespace {
 
-constexpr double kClose = 0.95;          // shares from which a contract is worth varying
-constexpr std::size_t kVaried = 12;      // candidates whose keys are varied
-constexpr int kRounds = 4;               // keys that may differ from a candidate
-constexpr std::size_t kMostListed = 24;  // contracts that explain everything
+constexpr double kClose = 0.95;                    // shares from which a contract is worth varying
+constexpr std::size_t kByTotal = 6, kByCodes = 3;  // candidates kept of a format and block
+constexpr std::size_t kVaried = 18;                // whose keys are varied
+constexpr std::size_t kReported = 4;               // of each order, checked in full for the report
+constexpr int kRounds = 4;                         // keys that may differ from a candidate
+constexpr std::size_t kMostListed = 24;            // contracts that explain everything
 // Elements up to which further recipes of a contract are checked in full too.
 constexpr std::int64_t kMostInFull = std::int64_t{1} << 23;
 
@@ -39,16 +43,26 @@ bool is_simpler(const Recipe& a, const Recipe& b) {
   return x.size() != y.size() ? x.size() < y.size() : x < y;
 }
 
-// How much a recipe leaves unexplained, in the order of best_plane() and total().
-std::pair<double, double> unexplained(const VerifyResult& check) {
+// How much a recipe leaves unexplained. First what has no name: an unrelated recipe may have all
+// codes or all scales by chance, but its other differences are neither ties nor neighbours of
+// scales.
+std::array<double, 2> unexplained(const VerifyResult& check) {
   const auto share = [](std::int64_t n, std::int64_t of) {
     return of == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(of);
   };
-  const double elements = share(check.elements_differing, check.elements);
-  const double scales = share(check.scales_differing, check.scales);
-  return {std::min(elements, scales), elements + scales +
-                                          share(check.choices_differing, check.blocks) +
-                                          share(check.outer_scales_differing, check.outer_scales)};
+  const auto of_class = [&](DifferenceClass c) {
+    return check.classes[static_cast<std::size_t>(c)];
+  };
+  const std::int64_t codes = of_class(DifferenceClass::kAdjacentCode) +
+                             of_class(DifferenceClass::kOtherCode) +
+                             of_class(DifferenceClass::kValue);
+  const std::int64_t scales =
+      of_class(DifferenceClass::kOtherScale) + of_class(DifferenceClass::kNanScale);
+  return {share(codes, check.elements) + share(scales, check.scales),
+          share(check.elements_differing, check.elements) +
+              share(check.scales_differing, check.scales) +
+              share(check.choices_differing, check.blocks) +
+              share(check.outer_scales_differing, check.outer_scales)};
 }
 
 std::string contract_of(const Recipe& recipe) {
@@ -67,13 +81,17 @@ class Search {
     result_.dtype = dtype_name(input.dtype);
     result_.shape = input.shape;
     result_.source_hash = sample_.source_hash();
-    result_.warnings = sample_.warnings();
-    if (options_.format.empty()) result_.casts = identify_casts(options_.job, sources_);
+    if (options_.format.empty())
+      result_.casts = identify_casts(options_.job, sources_, options_.verify.stop);
     score_candidates();
     check_pending();
     // Where the sample misled, or no contract as it is explains everything.
     for (int round = 0; round < kRounds && result_.explaining.empty(); ++round) {
       if (!vary_best()) break;
+      check_pending();
+    }
+    if (result_.explaining.empty()) {
+      vary_geometries();
       check_pending();
     }
     if (!result_.explaining.empty()) {
@@ -86,13 +104,16 @@ class Search {
     }
     result_.tried = std::ssize(seen_);
     if (ranked_.empty() && result_.explaining.empty() && result_.casts.empty()) {
+      const bool has_order = !options_.job.layout.empty() || !options_.job.nibbles.empty();
       throw Error(
           ErrorKind::kData,
-          fmt::format("no recipe{} has codes and scales of these sizes for an input of this "
-                      "shape",
-                      options_.format.empty() ? "" : " of " + options_.format));
+          fmt::format("no recipe{} has {} for an input of shape {}{}; are the operands in "
+                      "their places?",
+                      options_.format.empty() ? "" : " of " + options_.format, sample_.sizes_text(),
+                      shape_text(input.shape), has_order ? " in the order that was given" : ""));
     }
     add_notes();
+    result_.warnings = sample_.warnings();
     if (result_.explaining.empty()) {
       if (result_.casts.empty()) report_best();
     } else {
@@ -129,18 +150,55 @@ class Search {
     return s;
   }
 
+  static bool is_better(const Scored& a, const Scored& b) {
+    if (a.score.total() != b.score.total()) return a.score.total() > b.score.total();
+    return is_simpler(a.recipe, b.recipe);
+  }
+  static bool has_better_codes(const Scored& a, const Scored& b) {
+    if (a.score.codes != b.score.codes) return a.score.codes > b.score.codes;
+    return is_better(a, b);
+  }
+  // The best of every geometry, so that none crowds out the others; a few more by their codes,
+  // which stay right where every scale is off by one.
   void rank(const Scored& s) {
     const std::string text = to_full_string(s.recipe);
     std::erase_if(ranked_, [&](const Scored& r) { return to_full_string(r.recipe) == text; });
-    ranked_.push_back(s);
-    std::stable_sort(ranked_.begin(), ranked_.end(), [](const Scored& a, const Scored& b) {
-      if (a.score.best_plane() != b.score.best_plane()) {
-        return a.score.best_plane() > b.score.best_plane();
-      }
-      if (a.score.total() != b.score.total()) return a.score.total() > b.score.total();
-      return is_simpler(a.recipe, b.recipe);
+    ranked_.insert(std::upper_bound(ranked_.begin(), ranked_.end(), s, is_better), s);
+    const auto is_alike = [&](const Scored& r) {
+      return r.recipe.format.name == s.recipe.format.name &&
+             r.recipe.format.block == s.recipe.format.block;
+    };
+    std::vector<const Scored*> alike;
+    for (const Scored& r : ranked_) {
+      if (is_alike(r)) alike.push_back(&r);
+    }
+    if (alike.size() <= kByTotal) return;
+    std::set<std::string> kept;
+    for (std::size_t i = 0; i < kByTotal; ++i) kept.insert(to_full_string(alike[i]->recipe));
+    std::stable_sort(alike.begin(), alike.end(),
+                     [](const Scored* a, const Scored* b) { return has_better_codes(*a, *b); });
+    for (std::size_t i = 0; i < kByCodes; ++i) kept.insert(to_full_string(alike[i]->recipe));
+    std::erase_if(ranked_, [&](const Scored& r) {
+      return is_alike(r) && !kept.contains(to_full_string(r.recipe));
     });
-    if (ranked_.size() > kVaried) ranked_.resize(kVaried);
+  }
+  // The first `n`, few of one geometry, and the first `m` by their codes.
+  std::vector<Scored> best_ranked(std::size_t n, std::size_t m) const {
+    std::vector<Scored> out;
+    std::map<std::string, std::size_t> of_geometry;
+    for (const Scored& s : ranked_) {
+      const std::string geometry =
+          fmt::format("{} {}", s.recipe.format.name, s.recipe.format.block);
+      if (out.size() < n && ++of_geometry[geometry] <= kByCodes) out.push_back(s);
+    }
+    std::vector<Scored> by_codes = ranked_;
+    std::stable_sort(by_codes.begin(), by_codes.end(), has_better_codes);
+    for (std::size_t i = 0; i < m && i < by_codes.size(); ++i) {
+      const std::string text = to_full_string(by_codes[i].recipe);
+      const auto same = [&](const Scored& s) { return to_full_string(s.recipe) == text; };
+      if (std::none_of(out.begin(), out.end(), same)) out.push_back(by_codes[i]);
+    }
+    return out;
   }
 
   void score_candidates() {
@@ -153,26 +211,47 @@ class Search {
         continue;
       }
       // The sample is not transformed: such a recipe is checked in full at once.
+      if (!options_.format.empty() && recipe.format.name != options_.format) continue;
       if (!seen_.insert(to_full_string(recipe)).second) continue;
       SampleScore score;
-      score.packings = packings_of(recipe);
-      score.storages = storages_of(recipe);
-      if (auto e = explained(recipe, score); e && e->check.agrees()) {
-        done_.emplace(contract_of(recipe), result_.explaining.size());
-        result_.explaining.push_back(*std::move(e));
+      score.packings = sample_.wanted_packings(recipe);
+      score.storages = sample_.wanted_storages(recipe);
+      if (auto e = explained(recipe, score)) {
+        if (e->check.agrees()) {
+          done_.emplace(contract_of(recipe), result_.explaining.size());
+          result_.explaining.push_back(*std::move(e));
+        } else {
+          transformed_.push_back(*std::move(e));
+        }
       }
     }
     for (const Recipe& recipe : candidate_recipes()) take(recipe);
   }
 
-  // Changes single keys of the best candidates. False: nothing got better.
+  // Changes single keys of the best candidates. False: nothing came in among them.
   bool vary_best() {
-    const std::vector<Scored> best = ranked_;
-    const double before = best.empty() ? 0 : best.front().score.total();
+    const std::vector<Scored> best = best_ranked(kVaried, kByCodes);
+    const auto texts = [](const std::vector<Scored>& list) {
+      std::vector<std::string> out;
+      for (const Scored& s : list) out.push_back(to_full_string(s.recipe));
+      return out;
+    };
     for (const Scored& s : best) {
       for (const Variation& v : variations_of(s.recipe)) consider(v.recipe);
     }
-    return !pending_.empty() || (!ranked_.empty() && ranked_.front().score.total() > before);
+    return !pending_.empty() || texts(best) != texts(best_ranked(kVaried, kByCodes));
+  }
+
+  // The best of every format and block, where others crowded it out.
+  void vary_geometries() {
+    std::set<std::string> geometries;
+    const std::vector<Scored> best = ranked_;
+    for (const Scored& s : best) {
+      const std::string geometry =
+          fmt::format("{} {}", s.recipe.format.name, s.recipe.format.block);
+      if (!geometries.insert(geometry).second) continue;
+      for (const Variation& v : variations_of(s.recipe)) consider(v.recipe);
+    }
   }
 
   // Contracts that come close with a setting that no candidate has.
@@ -209,6 +288,9 @@ class Search {
     VerifyOptions options = options_.verify;
     options.accept.padding = true;
     options.probes_layouts = false;
+    options.explains = false;
+    options.hashes = false;
+    options.first = 1;  // the block that a misled sample lacks
     try {
       e.check = verify(job, options, sources_);
     } catch (const Error&) {
@@ -238,6 +320,7 @@ class Search {
   // Orders that read these bytes alike.
   void take_other_orders(const Recipe& recipe, const SampleScore& score, CodePacking packing,
                          ScaleStorage storage, ExplainingRecipe& e) const {
+    if (recipe.rht.size != 0) return;  // the sample says nothing about it
     const auto agrees = [&](CodePacking p, ScaleStorage s) {
       if (!checks_in_full()) return true;
       const auto other = explanation_of(recipe, p, s);
@@ -295,6 +378,7 @@ class Search {
     std::vector<Scored> all;
     std::swap(all, pending_);
     for (Scored& s : ranked_) s.score = sample_.score(s.recipe, true);
+    std::stable_sort(ranked_.begin(), ranked_.end(), is_better);
     for (Scored& s : all) {
       s.score = sample_.score(s.recipe, true);
       if (s.score.is_exact()) {
@@ -316,8 +400,9 @@ class Search {
   }
 
   void report_best() {
-    for (const Scored& s : ranked_) {
-      if (result_.best.size() == options_.best) break;
+    result_.best = std::move(transformed_);
+    const std::vector<Scored> chosen = best_ranked(kReported, kReported);
+    for (const Scored& s : chosen) {
       const SampleScore score = sample_.score(s.recipe, true);
       if (!score.fits) continue;
       if (auto e = explanation_of(s.recipe, score.packings.front(), score.storages.front())) {
@@ -328,6 +413,7 @@ class Search {
                      [](const ExplainingRecipe& a, const ExplainingRecipe& b) {
                        return unexplained(a.check) < unexplained(b.check);
                      });
+    if (result_.best.size() > options_.best) result_.best.resize(options_.best);
   }
 
   // Single changes of an explaining recipe that explain everything as well, by key.
@@ -386,10 +472,11 @@ class Search {
   IdentifySample sample_;
   SourceCache& sources_;
   IdentifyResult result_;
-  bool is_refined_ = false;      // bands were added: candidates are scored on all of them
-  std::set<std::string> seen_;   // full texts
-  std::vector<Scored> ranked_;   // best first
-  std::vector<Scored> pending_;  // exact on the sample, to be checked in full
+  bool is_refined_ = false;     // bands were added: candidates are scored on all of them
+  std::set<std::string> seen_;  // full texts
+  std::vector<Scored> ranked_;  // best first
+  std::vector<ExplainingRecipe> transformed_;  // recipes with rht that do not explain everything
+  std::vector<Scored> pending_;                // exact on the sample, to be checked in full
   std::map<std::string, Scored> best_of_contract_;
   std::map<std::string, std::size_t> done_;  // contract -> entry of explaining
   std::int64_t not_listed_ = 0;
@@ -411,7 +498,7 @@ std::string remainder_of(const VerifyResult& r) {
                            c == DifferenceClass::kOtherScale ||
                            c == DifferenceClass::kChoiceFlipped ||
                            c == DifferenceClass::kLevelBits || c == DifferenceClass::kNanScale;
-    const std::int64_t of = of_scales                           ? r.blocks
+    const std::int64_t of = of_scales ? (r.scales > 0 ? r.scales : r.blocks)
                             : c == DifferenceClass::kOuterScale ? r.outer_scales
                                                                 : r.elements;
     std::string text = fmt::format("{} in {} of {} {}", meaning_of(c), n, of,

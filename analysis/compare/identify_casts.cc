@@ -12,6 +12,7 @@
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
 #include "formats/scalars.h"
+#include "sim/error.h"
 
 namespace fp4scope {
 namespace {
@@ -138,9 +139,25 @@ std::vector<std::uint32_t> read_codes(const TensorBytes& bytes, int bits, CodePa
   return codes;
 }
 
+// Binary64 values rounded once, as everywhere (spec/scalars.md section 7).
+std::vector<float> read_floats(const FlatView& view, std::int64_t first, std::int64_t count) {
+  const TensorInfo& tensor = view.tensors()[0];
+  std::vector<float> out(static_cast<std::size_t>(count));
+  if (tensor.dtype != DType::kF64) {
+    view.read_f32(tensor, 0, 1, first, count, out.data());
+    return out;
+  }
+  std::vector<double> wide(out.size());
+  view.read_f64(tensor, 0, 1, first, count, wide.data());
+  std::transform(wide.begin(), wide.end(), out.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return out;
+}
+
 }  // namespace
 
-std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& sources) {
+std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& sources,
+                                            const std::atomic<bool>* stop) {
   const bool has_codes = !job.codes.empty(), has_values = !job.fake.empty();
   if (!job.scales.empty() || !job.outer_scale.empty() || !job.amax.empty() || !job.choice.empty() ||
       !job.layout.empty() || has_codes == has_values) {
@@ -183,12 +200,10 @@ std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& 
   std::int64_t compared = 0;
   for (std::int64_t at = 0; at < elements && !left.empty(); at += kPiece) {
     const std::int64_t n = std::min(kPiece, elements - at);
-    std::vector<float> x(static_cast<std::size_t>(n)), values;
-    flat_x.read_f32(flat_x.tensors()[0], 0, 1, at, n, x.data());
+    if (stop != nullptr && *stop) throw Error(ErrorKind::kData, "interrupted");
+    std::vector<float> x = read_floats(flat_x, at, n), values;
     if (has_values) {
-      values.resize(x.size());
-      const FlatView flat(*fake->source, *fake->tensor);
-      flat.read_f32(flat.tensors()[0], 0, 1, at, n, values.data());
+      values = read_floats(FlatView(*fake->source, *fake->tensor), at, n);
     }
     compared += std::count_if(x.begin(), x.end(), [](float v) { return v == v; });
     std::erase_if(left, [&](Candidate& c) {

@@ -1,6 +1,7 @@
 // identify_casts.h: codes, or decoded values, without any scale: which scalar cast made them
 // (spec/scalars.md sections 2 to 7).
 #pragma once
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct CastExplanation {
 
 // Tries every named scalar with every rounding on --codes or --fake alone. Empty where scales or an
 // outer scale are given, or nothing explains everything. Reads the tensors piece by piece.
-std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& sources);
+// `stop` ends it with Error(kData).
+std::vector<CastExplanation> identify_casts(const VerifyCase& job, SourceCache& sources,
+                                            const std::atomic<bool>* stop = nullptr);
 
 std::string to_text(const CastExplanation& cast);
 

@@ -146,14 +146,19 @@ const IdentifySample::Reading& IdentifySample::scales_of(const Recipe& recipe, S
   if (!is_new) return reading;
   const std::int64_t blocks = divide_up(s.shape.cols, recipe.format.block);
   if (scale_bytes(storage, recipe, s.shape.rows, blocks) != scales_->tensor->bytes) return reading;
-  const StoredScales scales(TensorBytes(*scales_->source, *scales_->tensor), recipe, storage,
-                            s.shape);
-  for (const Band& band : s.bands) {
-    if (band.span.col % recipe.format.block != 0) return reading;
-    reading.bands.emplace_back(
-        static_cast<std::size_t>(band.span.rows * divide_up(band.span.cols, recipe.format.block) *
-                                 recipe.format.scale_bytes));
-    scales.read(band.span, reading.bands.back().data());
+  try {
+    const StoredScales scales(TensorBytes(*scales_->source, *scales_->tensor), recipe, storage,
+                              s.shape);
+    for (const Band& band : s.bands) {
+      if (band.span.col % recipe.format.block != 0) return reading;
+      reading.bands.emplace_back(
+          static_cast<std::size_t>(band.span.rows * divide_up(band.span.cols, recipe.format.block) *
+                                   recipe.format.scale_bytes));
+      scales.read(band.span, reading.bands.back().data());
+    }
+  } catch (const Error&) {  // a shape that shows another order
+    reading.bands.clear();
+    return reading;
   }
   reading.fits = true;
   return reading;
@@ -388,6 +393,18 @@ bool IdentifySample::is_whole() const {
     for (const Band& band : s.bands) elements += band.span.elements();
     return elements == s.shape.rows * s.shape.cols;
   });
+}
+
+std::string IdentifySample::sizes_text() const {
+  std::string out;
+  const auto add = [&](const auto& opened, const char* what) {
+    if (!opened) return;
+    out += fmt::format("{}{} bytes of {}", out.empty() ? "" : " and ", opened->tensor->bytes, what);
+  };
+  add(codes_, "codes");
+  add(scales_, "scales");
+  add(choice_, "choices");
+  return out.empty() ? "such values" : out;
 }
 
 std::string IdentifySample::source_hash() const {

@@ -1,7 +1,6 @@
 // identify_sample.h: the fixed sample of identify: a few bands of the input with the stored bytes
 // read in every order that fits, and how much of it a recipe explains.
 #pragma once
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,9 +19,6 @@ struct SampleScore {
   std::vector<CodePacking> packings;
   std::vector<ScaleStorage> storages;
   bool fits = false;  // sizes and recipe allow a comparison
-  // What is ranked by first: a change of one plane alone, as scales moved by one code, leaves the
-  // other one explained, which no unrelated recipe reaches.
-  double best_plane() const { return std::max(codes, scales); }
   double total() const { return codes + scales + values + outer + choices; }
   bool is_exact() const { return fits && total() == 5; }
 };
@@ -33,12 +29,17 @@ class IdentifySample {
   IdentifySample(const IdentifyOptions& options, SourceCache& sources);
   // `whole`: all bands; otherwise the first one alone, for ranking.
   SampleScore score(const Recipe& recipe, bool whole);
+  // Orders that the options allow.
+  std::vector<CodePacking> wanted_packings(const Recipe& recipe) const;
+  std::vector<ScaleStorage> wanted_storages(const Recipe& recipe) const;
   // Adds the band that holds an element, so that what the first bands could not tell apart is.
   // False: it is there already.
   bool add_band(std::int64_t row, std::int64_t col);
   // The sample is all of the input, so that exact on it is exact.
   bool is_whole() const;
   const TensorInfo& input() const { return *input_.tensor; }
+  // "32768 bytes of codes and 4096 bytes of scales", for a sentence.
+  std::string sizes_text() const;
   std::string source_hash() const;
   // Sentences about operands that say little.
   std::vector<std::string> warnings() const;
@@ -67,8 +68,6 @@ class IdentifySample {
                                          const std::vector<CodePacking>& packings, bool whole);
   bool take_outer(const Recipe& recipe, const Backend& backend, Shaped& shaped,
                   std::vector<OuterScale32>& outer, SampleScore& score);
-  std::vector<CodePacking> wanted_packings(const Recipe& recipe) const;
-  std::vector<ScaleStorage> wanted_storages(const Recipe& recipe) const;
 
   const IdentifyOptions& options_;
   SourceCache::Opened input_;

@@ -21,6 +21,7 @@ Tile tile_of(const SmallTensor& tensor) {
   tile.rows = tensor.rows;
   tile.cols = tile.stride = tensor.cols;
   tile.source = tensor.source;
+  tile.tensor_id = tensor.tensor_id;
   return tile;
 }
 

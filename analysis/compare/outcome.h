@@ -15,6 +15,7 @@ struct SmallTensor {
   std::int64_t rows = 0, cols = 0;
   std::vector<float> x;
   SourceType source = SourceType::kF32;
+  std::uint64_t tensor_id = 0;  // of its random bits, stream_of() of its name in a file
 };
 
 struct Outcome {

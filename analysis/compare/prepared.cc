@@ -14,6 +14,10 @@ class OneTensor final : public TensorSource {
  public:
   OneTensor(const TensorSource& source, const TensorInfo& tensor)
       : source_(source), stored_(tensor), tensors_{tensor} {}
+  OneTensor(const TensorSource& source, const TensorInfo& tensor, const std::string& name)
+      : OneTensor(source, tensor) {
+    tensors_[0].name = name;
+  }
   const SourceInfo& info() const override { return source_.info(); }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   void read_f32(const TensorInfo&, std::int64_t row, std::int64_t rows, std::int64_t col,
@@ -55,6 +59,12 @@ PreparedInput::PreparedInput(const TensorSource& source, const TensorInfo& tenso
     source_ = axis_.get();
   }
   inside_ = {tensor_->rows(), tensor_->cols()};
+}
+
+void PreparedInput::rename(const std::string& name) {
+  renamed_ = std::make_unique<OneTensor>(*source_, *tensor_, name);
+  source_ = renamed_.get();
+  tensor_ = &renamed_->tensors()[0];
 }
 
 void PreparedInput::flatten() {

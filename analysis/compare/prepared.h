@@ -17,6 +17,8 @@ class PreparedInput {
  public:
   // Throws Error(kData) for a dtype that holds no numbers or an axis that the tensor lacks.
   PreparedInput(const TensorSource& source, const TensorInfo& tensor, int axis);
+  // Under another name, which decides the random bits of stochastic rounding.
+  void rename(const std::string& name);
   // Seen as one row (ragged=flat).
   void flatten();
   void pad(StoredShape shape);
@@ -29,7 +31,7 @@ class PreparedInput {
   const TensorSource* source_;
   const TensorInfo* tensor_;
   StoredShape inside_;
-  std::unique_ptr<TensorSource> alone_;
+  std::unique_ptr<TensorSource> alone_, renamed_;
   std::unique_ptr<AxisView> axis_;
   std::unique_ptr<FlatView> flat_;
   std::unique_ptr<PaddedView> padded_;

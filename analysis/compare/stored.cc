@@ -335,6 +335,16 @@ StoredScales::StoredScales(TensorBytes bytes, const Recipe& recipe, ScaleStorage
                         storage == ScaleStorage::kBlocks;
   const bool fits = !has_rows || rows_ == 1 || has_rows_of(bytes.tensor(), blocks_ * entry_bytes_);
   if (want == bytes_.size() && fits) return;
+  if (want == bytes_.size()) {
+    const TensorInfo& t = bytes_.tensor();
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: tensor {} is {} {}, expected the shape [{}, {}] of {} scales of {} "
+                    "byte{}; another order has to be named with --layout",
+                    printable(t.file), in_quotes(t.name), printable(t.dtype_text),
+                    shape_text(t.shape), rows_, blocks_, name_of(storage), entry_bytes_,
+                    entry_bytes_ == 1 ? "" : "s"));
+  }
   std::vector<std::string> fitting;
   for (const ScaleStorage other : storages_of(recipe)) {
     if (other != storage && scale_bytes(other, recipe, rows_, blocks_) == bytes_.size()) {

@@ -102,8 +102,11 @@ void add_warnings(const Run& run, const Tally& tally, VerifyResult& result) {
                     scale_text(run.recipe, tally.scale)));
   }
   if (run.recipe.chooses() && tally.choice_seen[0] != tally.choice_seen[1]) {
-    result.warnings.push_back(fmt::format("every block is {}, so the choice is hardly tested",
-                                          tally.choice_seen[1] ? "map-to-4" : "map-to-6"));
+    const bool is_four = tally.choice_seen[1];
+    const char* choice = run.recipe.nvfp4.int4_candidate ? (is_four ? "INT4" : "E2M1")
+                                                         : (is_four ? "map-to-4" : "map-to-6");
+    result.warnings.push_back(
+        fmt::format("every block is {}, so the choice is hardly tested", choice));
   }
   const bool has_g = run.recipe.family == Family::kNvfp4 && run.recipe.has_outer() &&
                      run.recipe.nvfp4.scale == OuterScale::kTensor;
@@ -168,13 +171,28 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.tensor = opened.tensor->name;
   result.dtype = dtype_name(opened.tensor->dtype);
   result.shape = opened.tensor->shape;
+  if (!job.stream.empty()) {
+    if (!recipe.sr.enabled) {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("--stream: recipe {} does not round stochastically", to_string(recipe)));
+    }
+    input.rename(job.stream);
+  }
+  if (recipe.sr.enabled) {
+    result.notes.push_back(
+        fmt::format("random bits are those of a tensor named {} (--stream)",
+                    in_quotes(job.stream.empty() ? opened.tensor->name : job.stream)));
+  }
   if (crosses_rows(recipe, input.tensor())) {
     input.flatten();
     result.notes.emplace_back(
         "blocks cross row ends (ragged=flat): row 0 is the flattened tensor, columns count in it");
   }
-  result.source_hash =
-      source_hash(*opened.source, *opened.tensor, thread_count(options.threads), options.stop);
+  if (options.hashes) {
+    result.source_hash =
+        source_hash(*opened.source, *opened.tensor, thread_count(options.threads), options.stop);
+  }
   const StoredShape inside = input.inside();
   result.stored = inside;
 
@@ -225,7 +243,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
     run.explain_options +=
         fmt::format("{}--axis={}", run.explain_options.empty() ? "" : " ", job.axis);
   }
-  if (!job.choice.empty()) {
+  if (!job.choice.empty() && !(job.is_golden && !recipe.chooses())) {
     if (!recipe.chooses()) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("--choice: recipe {} does not choose", to_string(recipe)));
@@ -260,7 +278,10 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   }
   verifying::take_outer_scales(run, sources, result);
 
-  result.elements = inside.rows * inside.cols;
+  if (inside.rows * inside.cols == 0) {
+    result.warnings.emplace_back("the input is empty: nothing was compared");
+  }
+  result.elements = has_codes || fake ? inside.rows * inside.cols : 0;
   result.blocks = inside.rows * divide_up(inside.cols, recipe.format.block);
   if (scales) {
     // As they are stored.
@@ -304,7 +325,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   result.first = std::move(all.first);
   if (codes) take_padding(codes->padding(options.stop), "codes", options.accept, result);
   if (scales) take_padding(scales->padding(options.stop), "scales", options.accept, result);
-  add_warnings(run, all, result);
+  if (!job.is_golden) add_warnings(run, all, result);
   if (!recipe.note.empty()) result.notes.emplace_back(recipe.note);
   if (const std::string table = rcp_table_note(recipe); !table.empty()) {
     result.notes.push_back(table);

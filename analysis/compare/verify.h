@@ -55,7 +55,9 @@ struct VerifyCase {
   std::string recipe;
   std::string input, codes, scales, choice, fake, outer_scale, amax;
   std::string layout, nibbles;  // texts of the options
+  std::string stream;           // name of the tensor whose random bits are meant; empty: its own
   int axis = -1;
+  bool is_golden = false;        // planes that the recipe does not have are no error
   bool expects_refusal = false;  // nothing was stored: the recipe has to refuse the input
 };
 
@@ -66,6 +68,7 @@ struct VerifyOptions {
   std::size_t first = 3;  // differing blocks to describe
   bool explains = false;  // fills DifferingBlock::explanation
   bool probes_layouts = true;
+  bool hashes = true;  // VerifyResult::source_hash
   std::string dtype_hint;
   std::shared_ptr<const FormatLibrary> library;
   std::shared_ptr<const RcpTable> user_rcp;

@@ -24,12 +24,12 @@ struct TextKey {
   bool is_operand;
 };
 constexpr TextKey kTextKeys[] = {
-    {"name", &VerifyCase::name, false},      {"recipe", &VerifyCase::recipe, false},
-    {"input", &VerifyCase::input, true},     {"codes", &VerifyCase::codes, true},
-    {"scales", &VerifyCase::scales, true},   {"choice", &VerifyCase::choice, true},
-    {"fake", &VerifyCase::fake, true},       {"outer_scale", &VerifyCase::outer_scale, true},
-    {"amax", &VerifyCase::amax, true},       {"layout", &VerifyCase::layout, false},
-    {"nibbles", &VerifyCase::nibbles, false}};
+    {"name", &VerifyCase::name, false},       {"recipe", &VerifyCase::recipe, false},
+    {"input", &VerifyCase::input, true},      {"codes", &VerifyCase::codes, true},
+    {"scales", &VerifyCase::scales, true},    {"choice", &VerifyCase::choice, true},
+    {"fake", &VerifyCase::fake, true},        {"outer_scale", &VerifyCase::outer_scale, true},
+    {"amax", &VerifyCase::amax, true},        {"layout", &VerifyCase::layout, false},
+    {"nibbles", &VerifyCase::nibbles, false}, {"stream", &VerifyCase::stream, false}};
 
 std::string keys_text() {
   std::string out;
@@ -167,8 +167,61 @@ std::vector<VerifyCase> read_cases(const std::string& path, const VerifyCase& de
   return cases;
 }
 
+namespace {
+
+// A stripped or cut file must not pass: __metadata__ lists the cases, and what each of them has
+// follows from the recipe that made it.
+void require_whole_golden(const TensorSource& source, const std::set<std::string>& names,
+                          const std::string& path) {
+  nlohmann::json listed;
+  std::string recipe;
+  for (const auto& [key, value] : source.metadata()) {
+    if (key == "cases") listed = nlohmann::json::parse(value, nullptr, false);
+    if (key == "recipe") recipe = value;
+  }
+  if (!listed.is_object()) {
+    throw Error(ErrorKind::kData, fmt::format("{}: __metadata__ lists no cases, expected a file of "
+                                              "fp4scope golden",
+                                              printable(path)));
+  }
+  // scale=none and the like in the full text of the recipe; a format file is not needed for this.
+  const bool has_choices = recipe.find("select=m") != std::string::npos ||
+                           recipe.find("select=absmax") != std::string::npos;
+  std::set<std::string> planes_of_others;
+  for (const std::string& name : names) {
+    const std::size_t dot = name.rfind('.');
+    if (dot != std::string::npos) planes_of_others.insert(name.substr(dot));
+  }
+  for (const auto& [name, facts] : listed.items()) {
+    const bool is_refused = facts.contains("refused");
+    const bool has_codes = !is_refused && !facts.contains("values_only");
+    std::vector<const char*> planes = {".x"};
+    if (!is_refused) planes.push_back(".values");
+    if (has_codes) planes.push_back(".codes");
+    // What some case has, every case with codes has.
+    for (const char* plane : {".scales", ".amax", ".outer_scale"}) {
+      if (has_codes && planes_of_others.contains(plane)) planes.push_back(plane);
+    }
+    if (has_codes && has_choices) planes.push_back(".choice");
+    for (const char* plane : planes) {
+      if (names.contains(name + plane)) continue;
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: the case {} has no tensor {}, expected every plane of the golden",
+                      printable(path), in_quotes(name), in_quotes(name + plane)));
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<VerifyCase> golden_cases(const std::string& path, const VerifyCase& defaults,
                                      SourceCache& sources) {
+  if (path.ends_with(".json")) {
+    throw Error(
+        ErrorKind::kUnsupported,
+        fmt::format("{}: this version checks goldens in safetensors form alone", printable(path)));
+  }
   const TensorSource& source = sources.open_file(path);
   std::set<std::string> names;
   for (const TensorInfo& tensor : source.tensors()) names.insert(tensor.name);
@@ -180,6 +233,7 @@ std::vector<VerifyCase> golden_cases(const std::string& path, const VerifyCase& 
     throw Error(ErrorKind::kData, fmt::format("{}: __metadata__ states no recipe; give one with -r",
                                               printable(path)));
   }
+  require_whole_golden(source, names, path);
   std::vector<VerifyCase> cases;
   for (const TensorInfo& tensor : source.tensors()) {
     if (!tensor.name.ends_with(".x")) continue;
@@ -196,6 +250,7 @@ std::vector<VerifyCase> golden_cases(const std::string& path, const VerifyCase& 
     job.amax = operand(".amax");
     job.outer_scale = operand(".outer_scale");
     job.fake = operand(".values");
+    job.is_golden = true;
     // Input that the recipe refuses is kept without bytes.
     job.expects_refusal = job.codes.empty() && job.scales.empty() && job.fake.empty();
     cases.push_back(std::move(job));
@@ -262,6 +317,10 @@ std::string junit_xml(const std::vector<VerifyOutcome>& outcomes) {
         out += xml_text(to_text(block, o.result->recipe, o.result->recipe, {"expected", "found"}));
       }
       out += "</failure></testcase>\n";
+    } else if (!o.result->warnings.empty()) {
+      out += ">\n<system-out>";
+      for (const std::string& warning : o.result->warnings) out += xml_text(warning + "\n");
+      out += "</system-out></testcase>\n";
     } else {
       out += "/>\n";
     }

@@ -204,8 +204,11 @@ void compare_tile(const Run& run, const TileSpan& span, Worker& w) {
             more += fmt::format("{}--amax 0x{:08x}", more.empty() ? "" : " ",
                                 bit_cast<std::uint32_t>(of_row.amax));
           }
-          more += fmt::format("{}--outer-scale 0x{:08x}", more.empty() ? "" : " ",
-                              bit_cast<std::uint32_t>(of_row.g));
+          const bool is_one =
+              run.recipe.family == Family::kNvfp4 && run.recipe.nvfp4.scale == OuterScale::kNone;
+          if (!is_one)
+            more += fmt::format("{}--outer-scale 0x{:08x}", more.empty() ? "" : " ",
+                                bit_cast<std::uint32_t>(of_row.g));
         }
         d.command = explain_command(run.recipe, run.job.input, d.row, d.block, more);
       }

@@ -89,6 +89,21 @@ std::string shell_word(const std::string& text) {
            std::strchr("_-./:=,@%+", c) != nullptr;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return text;
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::any_of(text.begin(), text.end(), is_control)) {
+    // The form of bash for what would steer a terminal.
+    std::string quoted = "$'";
+    for (const char c : text) {
+      if (is_control(c)) {
+        quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      } else if (c == '\'' || c == '\\') {
+        quoted += std::string("\\") + c;
+      } else {
+        quoted += c;
+      }
+    }
+    return quoted + "'";
+  }
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {

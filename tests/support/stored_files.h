@@ -142,8 +142,10 @@ struct FileTensor {
 inline std::string data_of(const Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
-inline void write_tensors(const std::string& path, const std::vector<FileTensor>& tensors) {
+inline void write_tensors(const std::string& path, const std::vector<FileTensor>& tensors,
+                          const nlohmann::json& metadata = {}) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.is_null()) header["__metadata__"] = metadata;
   std::string data;
   for (const FileTensor& t : tensors) {
     const std::size_t begin = data.size();

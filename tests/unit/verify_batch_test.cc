@@ -126,9 +126,24 @@ TEST_CASE("the cases of a golden file") {
   add("specials.a", 4);
   test::write_tensors(path, all);
   VerifyCase defaults;
+  {
+    SourceCache plain;
+    CHECK_THROWS_AS(golden_cases(path, defaults, plain), Error);  // states no recipe
+    defaults.recipe = "nvfp4:select=mse";
+    CHECK_THROWS_AS(golden_cases(path, defaults, plain), Error);  // lists no cases
+  }
+  // The list of what there is, as golden writes it: a file without one of these planes is cut.
+  const nlohmann::json listed = {{"ties", {{"rows", 4}}}, {"specials.a", {{"rows", 4}}}};
+  const nlohmann::json metadata = {{"recipe", "nvfp4:select=mse"}, {"cases", listed.dump()}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::vector<test::FileTensor> fewer = all;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    test::write_tensors(path, fewer, metadata);
+    SourceCache cut;
+    CHECK_THROWS_AS(golden_cases(path, defaults, cut), Error);
+  }
+  test::write_tensors(path, all, metadata);
   SourceCache sources;
-  CHECK_THROWS_AS(golden_cases(path, defaults, sources), Error);  // states no recipe
-  defaults.recipe = "nvfp4:select=mse";
   auto cases = golden_cases(path, defaults, sources);
   REQUIRE(cases.size() == 2);
   for (const VerifyCase& job : cases) {

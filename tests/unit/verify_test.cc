@@ -65,7 +65,8 @@ TEST_CASE("equal bytes agree") {
     const VerifyResult r = verified(path(), tensors, job_of(path(), kPlain, parts));
     CHECK(r.agrees());
     CHECK(classes_text(r).empty());
-    CHECK(r.elements == kElements);
+    // Elements that nothing was given for are not said to be compared.
+    CHECK(r.elements == (std::string(parts) == "scales" ? 0 : kElements));
     CHECK(r.blocks == kBlocks);
     CHECK(r.scales == (has(parts, "scales") ? kBlocks : 0));
     CHECK(r.first.empty());
