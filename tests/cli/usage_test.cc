@@ -29,7 +29,8 @@ TEST_CASE("--version names version and git revision") {
 
 TEST_CASE("every command explains itself with an example that works") {
   CHECK(run({"--help"}).code == 0);
-  for (const std::string command : {"formats", "info", "analyze", "agree", "verify", "identify", "explain", "golden", "gen", "quantize", "dequantize"}) {
+  for (const std::string command : {"formats", "info", "analyze", "agree", "verify", "identify",
+                                    "explain", "golden", "gen", "quantize", "dequantize"}) {
     CAPTURE(command);
     const Result result = run({command, "--help"});
     CHECK(result.code == 0);
