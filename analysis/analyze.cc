@@ -140,12 +140,6 @@ Maps make_maps(const Job& job) {
   return maps;
 }
 
-// Blocks cross row ends, so that the tensor is seen as one row.
-bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor) {
-  return recipe.ragged() == Ragged::kFlat && tensor.cols() > 0 &&
-         tensor.cols() % recipe.format.block != 0;
-}
-
 // The tile grids of some recipes, each once; the first is that of the source's hash where it is
 // taken, whether it has recipes or not.
 std::vector<TileSteps> grids_of(const std::vector<const Recipe*>& recipes, bool hashes_source) {

@@ -83,19 +83,6 @@ std::vector<double> midpoints_of(MinifloatSpec spec) {
   return midpoints;
 }
 
-SourceType source_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBF16:
-      return SourceType::kBf16;
-    case DType::kF16:
-      return SourceType::kF16;
-    case DType::kF64:
-      return SourceType::kF64;
-    default:
-      return SourceType::kF32;
-  }
-}
-
 }  // namespace
 
 struct TieAligned::Pass {
@@ -190,7 +177,7 @@ void TieAligned::quantize(Pass& pass) const {
   tile.f64 = dtype_ == DType::kF64 ? pass.values : nullptr;
   tile.rows = span.rows;
   tile.cols = tile.stride = span.cols;
-  tile.source = source_of(dtype_);
+  tile.source = source_type(dtype_);
   tile.first_row = span.row;
   tile.first_col = span.col;
   tile.tensor_cols = cols_;

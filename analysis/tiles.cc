@@ -13,7 +13,6 @@
 #include "sim/transforms.h"
 
 namespace fp4scope {
-namespace {
 
 SourceType source_type(DType dtype) {
   switch (dtype) {
@@ -24,11 +23,14 @@ SourceType source_type(DType dtype) {
     case DType::kF64:
       return SourceType::kF64;
     default:
-      return SourceType::kF32;  // FP8 values too: nothing rounds to FP8 again
+      return SourceType::kF32;
   }
 }
 
-}  // namespace
+bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor) {
+  return recipe.ragged() == Ragged::kFlat && tensor.cols() > 0 &&
+         tensor.cols() % recipe.format.block != 0;
+}
 
 std::uint64_t stream_of(std::string_view tensor_name) {
   return XXH3_64bits(tensor_name.data(), tensor_name.size());

@@ -17,6 +17,11 @@ namespace fp4scope {
 
 // Which random bits a tensor has under stochastic rounding (Tile::tensor_id): a hash of its name.
 std::uint64_t stream_of(std::string_view tensor_name);
+// The type that the values of a tensor have before a cast. FP8 values count as binary32: nothing
+// rounds to FP8 again.
+SourceType source_type(DType dtype);
+// Blocks of the recipe cross row ends of this tensor, so that it is seen as one row.
+bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor);
 
 // One tile in memory, reused from tile to tile.
 struct TileBuffer {

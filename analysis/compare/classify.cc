@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "analysis/compare/compare.h"
 #include "formats/amax.h"
 #include "formats/minifloat.h"
 #include "formats/rounding.h"
@@ -46,10 +47,6 @@ bool is_unordered(const Recipe& recipe, const MinifloatSpec& element, std::uint3
 bool is_nan(double v) {
   return v != v;
 }
-bool same_bits(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (is_nan(a) && is_nan(b));
-}
-
 // Whether a scale byte is the NaN code of its type.
 bool is_nan_scale(const Recipe& recipe, const std::uint8_t* scale) {
   const BlockFormat& format = recipe.format;
@@ -241,7 +238,7 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
   const auto want = [&](int i) { return b.expected.values[b.row * b.x.cols + b.first + i]; };
   const auto got = [&](int i) { return b.found.values[b.row * b.x.cols + b.first + i]; };
   int differing = 0;
-  for (int i = 0; i < b.n; ++i) differing += same_bits(want(i), got(i)) ? 0 : 1;
+  for (int i = 0; i < b.n; ++i) differing += same_pattern(want(i), got(i)) ? 0 : 1;
   if (differing == 0) return;
 
   // The block with other codes under the same scale, or with the other candidate.
@@ -268,7 +265,7 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
     const std::vector<float> other =
         decoded(&b.other_scale, !b.choice, [&](int i) { return std::uint32_t{b.other_codes[i]}; });
     for (int i = 0; i < b.n; ++i) {
-      is_other = is_other && same_bits(other[static_cast<std::size_t>(i)], got(i));
+      is_other = is_other && same_pattern(other[static_cast<std::size_t>(i)], got(i));
     }
   }
   const MinifloatSpec element = element_of(recipe_, b.choice);
@@ -288,7 +285,7 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
   }
   if (is_other) count(DifferenceClass::kChoiceFlipped, true, verdict);
   for (int i = 0; i < b.n; ++i) {
-    if (same_bits(want(i), got(i))) continue;
+    if (same_pattern(want(i), got(i))) continue;
     DifferenceClass c = DifferenceClass::kValue;
     const auto k = static_cast<std::size_t>(i);
     if (is_nan(b.wide(i))) {
@@ -297,7 +294,8 @@ void BlockClassifier::classify_values(const Block& b, BlockVerdict& verdict) con
       c = DifferenceClass::kSignOfZero;
     } else if (is_other) {
       c = DifferenceClass::kFollowsScale;
-    } else if (!above.empty() && (same_bits(above[k], got(i)) || same_bits(below[k], got(i)))) {
+    } else if (!above.empty() &&
+               (same_pattern(above[k], got(i)) || same_pattern(below[k], got(i)))) {
       c = DifferenceClass::kAdjacentCode;
     }
     const int before = verdict.accepted;

@@ -99,10 +99,6 @@ bool is_live_block(const Recipe& recipe, const Tile& tile, std::int64_t row, std
 
 namespace {
 
-bool same_bits(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
-}
-
 std::uint32_t code_at(const Side& side, std::int64_t row, std::int64_t col) {
   const std::uint8_t* line =
       side.tile.codes.data() + row * side.tile.padded_cols * side.recipe.code_bytes();
@@ -157,7 +153,7 @@ DifferingBlock differing_block(const Tile& x, const Side& a, const Side& b, std:
   for (std::size_t i = 0; i < d.x.size(); ++i) {
     const bool codes_differ = by_codes && d.a.codes[i] != d.b.codes[i];
     const bool values_differ =
-        !d.a.values.empty() && !d.b.values.empty() && !same_bits(d.a.values[i], d.b.values[i]);
+        !d.a.values.empty() && !d.b.values.empty() && !same_pattern(d.a.values[i], d.b.values[i]);
     const bool differs = codes_differ || values_differ;
     if (differs) d.elements.push_back(static_cast<int>(i));
   }

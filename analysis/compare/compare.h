@@ -33,6 +33,10 @@ bool same_values(const Recipe& a, const Recipe& b);
 inline bool equal_value(float a, float b) {
   return a == b || (a != a && b != b);
 }
+// Equal bit for bit: +0 is not -0, but NaN = NaN.
+inline bool same_pattern(float a, float b) {
+  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
+}
 
 // Puts the NaN elements of a tile back into its decoded values, for recipes that keep them
 // (Recipe::keeps_nan_elements()). values[rows, cols].

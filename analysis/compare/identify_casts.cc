@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "analysis/compare/compare.h"
 #include "analysis/compare/prepared.h"
 #include "formats/e8m0.h"
 #include "formats/minifloat.h"
@@ -78,10 +79,6 @@ std::vector<Candidate> all_casts() {
     list.push_back(std::move(c));
   }
   return list;
-}
-
-bool same_pattern(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
 }
 
 // Whether the cast gives these codes; those of NaN inputs are only gathered.

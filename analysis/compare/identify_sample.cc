@@ -47,10 +47,6 @@ double share(std::int64_t equal, std::int64_t of) {
   return of == 0 ? 1.0 : static_cast<double>(equal) / static_cast<double>(of);
 }
 
-bool same_pattern(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
-}
-
 // Equal entries of `width` bytes.
 std::int64_t equal_entries(const std::uint8_t* a, const std::uint8_t* b, std::int64_t entries,
                            std::int64_t width) {

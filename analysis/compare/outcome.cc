@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "analysis/compare/compare.h"
 #include "analysis/tiles.h"
 #include "formats/amax.h"
 #include "sim/error.h"
@@ -33,10 +34,6 @@ AmaxResult measured(const Tile& tile, bool per_row) {
     if (per_row) amax.rows.push_back(row);
   }
   return amax;
-}
-
-bool same_bits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b);
 }
 
 std::string hex(const std::uint8_t* bytes, std::int64_t count) {
@@ -87,7 +84,7 @@ class BlockPair {
     for (std::int64_t i = 0; i < elements(block); ++i) {
       const float va = qa_.values[static_cast<std::size_t>(at + i)];
       const float vb = qb_.values[static_cast<std::size_t>(at + i)];
-      if (same_bits(va, vb)) continue;
+      if (same_pattern(va, vb)) continue;
       return fmt::format("value 0x{:08x} and 0x{:08x} of element {}",
                          std::bit_cast<std::uint32_t>(va), std::bit_cast<std::uint32_t>(vb), i);
     }
@@ -164,7 +161,7 @@ std::optional<Difference> first_difference(const Recipe& a, const Outcome& qa, c
   for (std::int64_t row = 0; row < qa.tile.rows; ++row) {
     if (has_outer && both) {
       const float ga = outer_of_row(a, qa.outer, row).g, gb = outer_of_row(b, qb.outer, row).g;
-      if (!same_bits(ga, gb)) return Difference{row, 0, "outer scale"};
+      if (!same_pattern(ga, gb)) return Difference{row, 0, "outer scale"};
     }
     for (std::int64_t block = 0; block < qa.tile.blocks_per_row; ++block) {
       if (auto what = pair.difference(row, block)) return Difference{row, block, std::move(*what)};

@@ -81,11 +81,6 @@ void PreparedInput::pad(StoredShape shape) {
   tensor_ = &padded_->tensors()[0];
 }
 
-bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor) {
-  return recipe.ragged() == Ragged::kFlat && tensor.cols() > 0 &&
-         tensor.cols() % recipe.format.block != 0;
-}
-
 void refuse_shape(const Recipe& recipe, const TensorInfo& tensor) {
   const std::int64_t cols = tensor.cols();
   const std::string where =

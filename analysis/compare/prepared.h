@@ -37,8 +37,6 @@ class PreparedInput {
   std::unique_ptr<PaddedView> padded_;
 };
 
-// Blocks of the recipe cross the row ends of this tensor.
-bool crosses_rows(const Recipe& recipe, const TensorInfo& tensor);
 // Throws Error(kData) where the recipe refuses the shape (ragged=error, transform, random numbers).
 void refuse_shape(const Recipe& recipe, const TensorInfo& tensor);
 

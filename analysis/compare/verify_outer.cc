@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/compare/compare.h"
 #include "analysis/compare/verify_run.h"
 #include "analysis/io/message.h"
 #include "sim/error.h"
@@ -34,10 +35,6 @@ std::vector<float> small_floats(const SourceCache::Opened& opened, std::string_v
 }
 
 namespace {
-
-bool same_pattern(float a, float b) {
-  return bit_cast<std::uint32_t>(a) == bit_cast<std::uint32_t>(b) || (a != a && b != b);
-}
 
 // The recipe's own outer scales, and the given ones in their place. A given one that is not the
 // recipe's is a difference of its own: blocks are compared under it, so that a wrong last place is
