@@ -272,7 +272,7 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     Row row;
     row.file = tensor.file;
     row.tensor = tensor.name;
-    row.dtype = std::string(dtype_name(tensor.dtype));
+    row.dtype = shown_dtype(tensor);
     row.shape = tensor.shape;
     row.source_hash = hash;
     row.recipe = job.recipe->text;
@@ -379,7 +379,7 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       options.memory_bytes / kMemoryPerThread, 1, thread_count(options.threads)));
   report.threads = threads;
 
-  InputTensors inputs = open_inputs(files, options.dtype_hint, accepts);
+  InputTensors inputs = open_inputs(files, options.open, accepts);
   report.errors = std::move(inputs.errors);
   report.skipped = std::move(inputs.skipped);
   report.sources = std::move(inputs.sources);

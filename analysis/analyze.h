@@ -38,7 +38,7 @@ struct AnalyzeOptions {
   bool full_percentiles = false;
   std::int64_t map_size = 0;          // largest number of cells along a side; 0: no maps
   std::vector<std::string> group_by;  // regular expressions; group name = first capture or match
-  std::string dtype_hint;
+  OpenOptions open;
   // Called from one thread at a time with elements done and in total; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: finish nothing new, keep what is done
@@ -67,7 +67,7 @@ struct QuantizeOptions {
   int axis = -1;
   std::string backend = "auto";
   int threads = 0;
-  std::string dtype_hint;
+  OpenOptions open;
   // dequantize: what the recorded recipe needs; quantize has them in its recipe.
   std::shared_ptr<const FormatLibrary> library;
   std::shared_ptr<const RcpTable> user_rcp;

@@ -314,7 +314,7 @@ Explanation explain_tensor(const Recipe& recipe, const BlockPlace& place,
                            const ExplainOptions& options) {
   require_no_outer_override(recipe, options.given);
   const std::unique_ptr<TensorSource> file =
-      open_source(place.operand.file, OpenOptions{options.dtype_hint});
+      open_source(place.operand.file, options.open);
   const std::size_t index = find_tensor(*file, place.operand);
   const TensorInfo& stored = file->tensors()[index];
   const std::string name = where(stored);

@@ -66,7 +66,7 @@ BlockPlace parse_block_place(const std::string& text);
 struct ExplainOptions {
   int axis = -1;
   int threads = 0;  // for the tensor maximum
-  std::string dtype_hint;
+  OpenOptions open;
   OuterOverride given;
   const std::atomic<bool>* stop = nullptr;
 };

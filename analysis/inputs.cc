@@ -59,12 +59,12 @@ void take_tensors(const Operand& operand, const TensorSource& source,
 
 }  // namespace
 
-InputTensors open_inputs(const std::vector<std::string>& operands, const std::string& dtype_hint,
+InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOptions& options,
                          const std::function<bool(const std::string&)>& accepts) {
   InputTensors inputs;
   for (const Operand& operand : expand(operands, inputs)) {
     try {
-      inputs.files.push_back(open_source(operand.file, {dtype_hint}));
+      inputs.files.push_back(open_source(operand.file, options));
     } catch (const Error& e) {
       inputs.errors.push_back({operand.file, operand.tensor, e.what(), e.exit_code()});
       continue;

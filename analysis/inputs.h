@@ -24,7 +24,7 @@ struct InputTensors {
 };
 
 // Goes on after a bad file or tensor and records it.
-InputTensors open_inputs(const std::vector<std::string>& operands, const std::string& dtype_hint,
+InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOptions& options,
                          const std::function<bool(const std::string&)>& accepts);
 
 }  // namespace fp4scope

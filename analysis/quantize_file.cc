@@ -172,7 +172,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
   const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source =
-      open_source(operand.file, OpenOptions{options.dtype_hint});
+      open_source(operand.file, options.open);
   refuse_overwriting(out, source_files(*source));
   const AxisView view(*source, options.axis);
 

@@ -236,7 +236,7 @@ int run_agree(const Options& options) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("--out {}: expected a name that ends with .json", options.out));
     }
-    refuse_out_as_input(options.out, operands, options.dtype_hint);
+    refuse_out_as_input(options.out, operands, options.open);
     refuse_out_as_recipe_file(options.out, options);
     check_writable(options.out);
   }
@@ -250,7 +250,7 @@ int run_agree(const Options& options) {
   job.threads = options.threads;
   job.memory_bytes = parse_memory(options.memory);
   job.first = options.first;
-  job.dtype_hint = options.dtype_hint;
+  job.open = options.open;
   job.explain_options = explain_options(options);
   job.stop = &stop_requested();
   job.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };

@@ -104,7 +104,7 @@ int run_analyze(AnalyzeArguments& arguments) {
     if (!paths.insert(path).second) {
       throw Error(ErrorKind::kUsage, fmt::format("--out {}: given twice", path));
     }
-    refuse_out_as_input(path, operands, arguments.dtype_hint);
+    refuse_out_as_input(path, operands, arguments.open);
     refuse_out_as_recipe_file(path, arguments);
     check_writable(outputs.back().path);
   }
@@ -117,7 +117,7 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.full_percentiles = arguments.percentiles == "full";
   options.map_size = arguments.map_size;
   options.group_by = arguments.group_by;
-  options.dtype_hint = arguments.dtype_hint;
+  options.open = arguments.open;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   options.stop = &stop_requested();
   const Report report = analyze(arguments.files, options);

@@ -24,7 +24,7 @@ Explanation explanation_of(const ExplainArguments& arguments, const Recipe& reci
     given.outer_scale = parse_number(arguments.outer_scale, "--outer-scale");
   }
   if (arguments.has_values) {
-    if (arguments.axis != -1 || !arguments.dtype_hint.empty()) {
+    if (arguments.axis != -1 || !arguments.open.dtype_hint.empty()) {
       throw Error(ErrorKind::kUsage, "--axis and --dtype are about a tensor, found --values");
     }
     const SourceType source = source_of(arguments.source_dtype);
@@ -33,7 +33,7 @@ Explanation explanation_of(const ExplainArguments& arguments, const Recipe& reci
   ExplainOptions options;
   options.axis = arguments.axis;
   options.threads = arguments.threads;
-  options.dtype_hint = arguments.dtype_hint;
+  options.open = arguments.open;
   options.given = given;
   options.stop = &stop_requested();
   return explain_tensor(recipe, parse_block_place(arguments.place), options);

@@ -49,7 +49,7 @@ int run_identify(Options& options) {
   run.job.axis = options.axis;
   run.verify.backend = options.backend;
   run.verify.threads = options.threads;
-  run.verify.dtype_hint = options.dtype_hint;
+  run.verify.open = options.open;
   run.verify.stop = &stop_requested();
   if (!run.format.empty()) {
     bool known = false;
@@ -75,7 +75,7 @@ int run_identify(Options& options) {
   run.verify.progress = [&](std::int64_t done, std::int64_t total) {
     progress.update(done, total);
   };
-  SourceCache sources(options.dtype_hint);
+  SourceCache sources(options.open);
   const IdentifyResult result = identify(run, sources);
   progress.clear();
   if (options.json) {

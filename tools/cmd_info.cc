@@ -41,7 +41,7 @@ struct Listing {
 // One container, or one tensor of it.
 void list_tensors(const Operand& operand, const InfoOptions& options, const Accepts& accepts,
                   Listing& out) {
-  const auto source = open_source(operand.file, {options.dtype_hint});
+  const auto source = open_source(operand.file, options.open);
   TextTable table;
   table.column("tensor", Align::kLeft);
   table.column("dtype", Align::kLeft);
@@ -56,15 +56,14 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
     found = true;
     if (!accepts(tensor.name)) continue;
     totals.add(tensor);
-    const std::string dtype =
-        tensor.dtype == DType::kOther ? tensor.dtype_text : std::string(dtype_name(tensor.dtype));
+    const std::string dtype = shown_dtype(tensor);
     results.push_back({{"file", tensor.file},
                        {"tensor", tensor.name},
                        {"dtype", dtype},
                        {"shape", tensor.shape},
                        {"elements", tensor.elements},
                        {"bytes", tensor.bytes}});
-    table.row({printable(tensor.name), printable(dtype), dimensions(tensor.shape),
+    table.row({printable(tensor.name), dtype, dimensions(tensor.shape),
                std::to_string(tensor.elements), std::to_string(tensor.bytes)});
   }
   if (!found) {

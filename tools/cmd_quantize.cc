@@ -83,7 +83,7 @@ int run_convert(const ConvertOptions& options, Convert convert) {
   job.axis = options.axis;
   job.backend = options.backend;
   job.threads = options.threads;
-  job.dtype_hint = options.dtype_hint;
+  job.open = options.open;
   job.stop = &stop_requested();
   const QuantizeResult result = convert(options.in, options.out, job);
   const Recipe* recipe = has_recipe ? &job.recipe : nullptr;

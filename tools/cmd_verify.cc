@@ -324,7 +324,7 @@ int run_verify(Options& options) {
   run.accept = parse_accept(options.accept);
   run.first = options.first;
   run.explains = options.explain;
-  run.dtype_hint = options.dtype_hint;
+  run.open = options.open;
   const RecipeFiles files = load_recipe_files(options);
   run.library = files.library;
   run.user_rcp = files.rcp_table;
@@ -336,7 +336,7 @@ int run_verify(Options& options) {
   Progress progress(options.quiet);
   run.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
 
-  SourceCache sources(options.dtype_hint);
+  SourceCache sources(options.open);
   const std::vector<VerifyCase> cases = cases_of(options, sources);
   // One mistake in the recipe of a golden is one sentence.
   if (!options.golden.empty()) (void)parse_recipe(cases.front().recipe, files.library);

@@ -36,27 +36,17 @@ extern "C" void handle_stop(int signal) {
   g_stop_signal.store(signal);
 }
 
-// Only async-signal-safe calls: no allocation, no formatting.
+// A page of an input file that cannot be read becomes an error of its tensor; anything else that
+// raises SIGBUS ends the process. Only async-signal-safe calls: no allocation, no formatting.
 extern "C" void handle_bus_error(int, siginfo_t* info, void*) {
+  // Sent by another process, the signal has no address.
+  if (info->si_code > 0 && absorb_bus_error(info->si_addr)) return;
   static std::atomic_flag reported = ATOMIC_FLAG_INIT;
   // Other threads wait here for the end of the process.
   while (reported.test_and_set()) ::pause();
-  char line[4608];  // the longest path is 4096 bytes
-  std::size_t length = 0;
-  const auto append = [&](const char* text) {
-    for (; *text != '\0' && length + 1 < sizeof line; ++text) {
-      const auto byte = static_cast<unsigned char>(*text);
-      // A file name may hold characters that would steer the terminal.
-      line[length++] = byte < 0x20 || byte == 0x7F ? '?' : *text;
-    }
-  };
-  // Sent by another process, the signal has no address.
-  const char* file = info->si_code > 0 ? mapped_file_at(info->si_addr) : nullptr;
-  append("fp4scope: ");
-  append(file != nullptr ? file : "an input file");
-  append(" was cut short or could not be read while it was being read");
-  line[length++] = '\n';
-  (void)!::write(STDERR_FILENO, line, length);
+  constexpr std::string_view kLine =
+      "fp4scope: an input file was cut short or could not be read while it was being read\n";
+  (void)!::write(STDERR_FILENO, kLine.data(), kLine.size());
   remove_unfinished_files();
   _exit(kExitData);
 }
@@ -182,7 +172,7 @@ void add_arithmetic_options(CLI::App& app, CommonOptions& options) {
 }
 
 void add_dtype(CLI::App& app, CommonOptions& options) {
-  app.add_option("--dtype", options.dtype_hint, "type of npy files whose header names none")
+  app.add_option("--dtype", options.open.dtype_hint, "type of npy files whose header names none")
       ->check(CLI::IsMember({"bf16", "e4m3", "e5m2", "e8m0", "raw"}));
 }
 
@@ -205,7 +195,7 @@ Operand parse_operand(const std::string& text) {
 }
 
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
-                         const std::string& dtype_hint) {
+                         const OpenOptions& options) {
   const auto refuse_one_of = [&](const std::vector<std::string>& files) {
     for (const std::string& file : files) {
       std::error_code ignored;
@@ -227,7 +217,7 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
   for (const Operand& operand : operands) {
     for (const std::string& file : readable([&] { return container_files(operand.file); })) {
       refuse_one_of({file});
-      refuse_one_of(readable([&] { return source_files(*open_source(file, {dtype_hint})); }));
+      refuse_one_of(readable([&] { return source_files(*open_source(file, options)); }));
     }
   }
 }
@@ -337,7 +327,7 @@ std::string explain_options(const CommonOptions& options) {
       out += fmt::format("{}{} {}", out.empty() ? "" : " ", option, shell_word(value));
   };
   if (options.axis != -1) out = fmt::format("--axis={}", options.axis);
-  add("--dtype", options.dtype_hint);
+  add("--dtype", options.open.dtype_hint);
   add("--rcp-table", options.rcp_table);
   add("--format-file", options.format_file);
   return out;

@@ -36,8 +36,8 @@ int complain_of(const std::vector<ErrorRecord>& errors, bool table_on_stdout);
 // --- signals ---
 // The first SIGINT, SIGTERM or SIGHUP asks the running analysis to stop; the second one removes
 // unfinished output files and ends the process. SIGBUS, which an input file that is cut while it is
-// mapped raises, becomes one sentence and kExitData. A closed pipe and a file size limit become
-// write errors.
+// mapped raises, becomes an error of the tensor that is being read. A closed pipe and a file size
+// limit become write errors.
 void install_signal_handlers();
 const std::atomic<bool>& stop_requested();
 // 128 + the number of the first signal that asked to stop, as shells expect it.
@@ -64,7 +64,8 @@ struct CommonOptions {
   TensorFilter filter;
   int axis = -1;
   int threads = 0;
-  std::string backend = "auto", dtype_hint;
+  std::string backend = "auto";
+  OpenOptions open;
   std::string rcp_table, format_file;  // files that recipes may need
 };
 void add_filter(CLI::App& app, TensorFilter& filter);
@@ -77,7 +78,7 @@ void add_output_options(CLI::App& app, CommonOptions& options);  // json, quiet,
 Operand parse_operand(const std::string& text);
 // --out PATH must not replace a file that the operands read: throws Error(kUsage).
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
-                         const std::string& dtype_hint);
+                         const OpenOptions& options);
 
 // The same for the files of --rcp-table and --format-file.
 void refuse_out_as_recipe_file(const std::string& path, const CommonOptions& options);

@@ -308,7 +308,7 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
   // A tile of two recipes takes twice the buffers of one.
   result.threads = static_cast<int>(std::clamp<std::int64_t>(
       options.memory_bytes / (2 * kMemoryPerThread), 1, thread_count(options.threads)));
-  InputTensors inputs = open_inputs(files, options.dtype_hint, accepts);
+  InputTensors inputs = open_inputs(files, options.open, accepts);
   result.errors = std::move(inputs.errors);
   result.skipped = std::move(inputs.skipped);
   result.sources = std::move(inputs.sources);
@@ -349,7 +349,7 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
       row.source_hash = source_hash(*entry.source, *entry.tensor, result.threads, options.stop);
       row.file = entry.tensor->file;
       row.tensor = entry.tensor->name;
-      row.dtype = std::string(dtype_name(entry.tensor->dtype));
+      row.dtype = shown_dtype(*entry.tensor);
       row.shape = entry.tensor->shape;
       row.backend_a = backend_a.name();
       row.backend_b = backend_b.name();

@@ -61,7 +61,7 @@ struct AgreeOptions {
   int threads = 0;
   std::int64_t memory_bytes = std::int64_t{1} << 30;
   std::size_t first = 3;
-  std::string dtype_hint;
+  OpenOptions open;
   std::string explain_options;  // appended to the commands that explain a block
   const std::atomic<bool>* stop = nullptr;
   std::function<void(std::int64_t done, std::int64_t total)> progress;

@@ -15,7 +15,7 @@ const SourceCache::File& SourceCache::file(const std::string& path) {
   auto& entry = files_[path];
   if (!entry) {
     auto opened = std::make_unique<File>();
-    opened->source = open_source(path, {dtype_hint_});
+    opened->source = open_source(path, options_);
     for (const TensorInfo& tensor : opened->source->tensors()) {
       opened->by_name.emplace(tensor.name, &tensor);
     }

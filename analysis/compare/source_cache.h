@@ -13,7 +13,7 @@ namespace fp4scope {
 
 class SourceCache {
  public:
-  explicit SourceCache(std::string dtype_hint = "") : dtype_hint_(std::move(dtype_hint)) {}
+  explicit SourceCache(OpenOptions options = {}) : options_(std::move(options)) {}
   struct Opened {
     const TensorSource* source;
     const TensorInfo* tensor;
@@ -33,7 +33,7 @@ class SourceCache {
   };
   const File& file(const std::string& path);
 
-  std::string dtype_hint_;
+  OpenOptions options_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<File>> files_;
   std::vector<const File*> order_;

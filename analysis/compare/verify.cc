@@ -169,7 +169,7 @@ VerifyResult verify(const VerifyCase& job, const VerifyOptions& options, SourceC
   refuse_shape(recipe, input.tensor());
   result.file = opened.tensor->file;
   result.tensor = opened.tensor->name;
-  result.dtype = dtype_name(opened.tensor->dtype);
+  result.dtype = shown_dtype(*opened.tensor);
   result.shape = opened.tensor->shape;
   if (!job.stream.empty()) {
     if (!recipe.sr.enabled) {

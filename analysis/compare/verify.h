@@ -69,7 +69,7 @@ struct VerifyOptions {
   bool explains = false;  // fills DifferingBlock::explanation
   bool probes_layouts = true;
   bool hashes = true;  // VerifyResult::source_hash
-  std::string dtype_hint;
+  OpenOptions open;
   std::shared_ptr<const FormatLibrary> library;
   std::shared_ptr<const RcpTable> user_rcp;
   std::string explain_options;  // appended to the commands that explain a block

@@ -37,14 +37,23 @@ void forget(const MappedFile* file) {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const auto fail = [&](const std::string& why) {
-    if (fd_ >= 0) ::close(fd_);
-    throw Error(ErrorKind::kData, fmt::format("cannot read {}: {}", printable(path), why));
-  };
   if (path.find('\0') != std::string::npos) fail("the file name contains a NUL byte");
   // O_NONBLOCK: opening a FIFO without a writer would otherwise wait for one.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) fail(system_message(errno));
+  map();
+}
+
+MappedFile::MappedFile(int fd, const std::string& path) : path_(path), fd_(fd) {
+  map();
+}
+
+void MappedFile::fail(const std::string& why) {
+  if (fd_ >= 0) ::close(fd_);
+  throw Error(ErrorKind::kData, fmt::format("cannot read {}: {}", printable(path_), why));
+}
+
+void MappedFile::map() {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) fail(system_message(errno));
   if (S_ISDIR(status.st_mode)) fail("it is a directory, expected a file");
@@ -71,7 +80,12 @@ std::string_view MappedFile::text(std::int64_t offset, std::int64_t bytes) const
   return {reinterpret_cast<const char*>(data_) + offset, static_cast<std::size_t>(bytes)};
 }
 
-void MappedFile::check_length() const {
+void MappedFile::check() const {
+  if (unreadable_.load()) {
+    throw Error(ErrorKind::kData, fmt::format("{} was cut short or could not be read while it was "
+                                              "being read",
+                                              printable(path_)));
+  }
   struct stat status {};
   if (::fstat(fd_, &status) != 0) {
     throw Error(ErrorKind::kData,
@@ -93,14 +107,19 @@ void MappedFile::note_read(std::int64_t bytes) const {
                   MADV_DONTNEED);
 }
 
-const char* mapped_file_at(const void* address) noexcept {
+bool absorb_bus_error(void* address) noexcept {
   const auto* byte = static_cast<const unsigned char*>(address);
   for (const auto& slot : open_mappings) {
     const MappedFile* file = slot.load();
-    if (file == nullptr) continue;
-    if (byte >= file->data() && byte - file->data() < file->size()) return file->path().c_str();
+    if (file == nullptr || byte < file->data() || byte - file->data() >= file->size()) continue;
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the start of the page of an address.
+    void* start = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) / page * page);
+    file->unreadable_.store(true);
+    return ::mmap(start, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+           MAP_FAILED;
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace fp4scope

@@ -1,5 +1,6 @@
 // mmap.h: a regular file mapped read-only. Pages are given back to the page cache now and then, so
-// that the resident size of the process stays small however large the file is.
+// that the resident size of the process stays small however large the file is. A page that cannot
+// be read (a cut file, a failing disk) ends the read of one tensor, not the process.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,6 +13,8 @@ class MappedFile {
  public:
   // Throws Error(kData) when the file is missing, unreadable, empty or not a regular file.
   explicit MappedFile(const std::string& path);
+  // Takes over an open regular file; `path` is what messages call it.
+  MappedFile(int fd, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -21,24 +24,30 @@ class MappedFile {
   const unsigned char* data() const { return data_; }
   std::string_view text(std::int64_t offset, std::int64_t bytes) const;
 
-  // Throws Error(kData) when the file is now shorter than when it was opened. Best effort: a file
-  // that is cut between this check and the access raises SIGBUS, as does an I/O error of the disk;
-  // mapped_file_at() tells a handler which file it was.
-  void check_length() const;
+  // Throws Error(kData) when the file is now shorter than when it was opened, or when a page could
+  // not be read since. To be called before a read and, as the access itself shows what the disk can
+  // still deliver, after it.
+  void check() const;
   // Counts bytes of pages that were touched; after every 128 MiB the resident pages are dropped
   // (they stay in the page cache). Thread-safe.
   void note_read(std::int64_t bytes) const;
 
  private:
+  friend bool absorb_bus_error(void* address) noexcept;
+  void map();
+  [[noreturn]] void fail(const std::string& why);
+
   std::string path_;
   int fd_ = -1;
   std::int64_t size_ = 0;
   const unsigned char* data_ = nullptr;
   mutable std::atomic<std::int64_t> touched_{0};
+  mutable std::atomic<bool> unreadable_{false};
 };
 
-// The path of the mapped file that holds `address`, or nullptr. Async-signal-safe, for a SIGBUS
-// handler in tools/: the error of a file that is cut while it is mapped.
-const char* mapped_file_at(const void* address) noexcept;
+// For a SIGBUS handler in tools/: puts a page of zeros where a mapped file could not be read, and
+// marks the file, so that check() throws. False when `address` lies in no mapped file.
+// Async-signal- safe on Linux: mmap is a plain system call.
+bool absorb_bus_error(void* address) noexcept;
 
 }  // namespace fp4scope

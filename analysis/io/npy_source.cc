@@ -217,70 +217,88 @@ NpyDType parse_descr(const std::string& file, const std::string& descr, const st
 
 }  // namespace
 
-void append_npy(const std::shared_ptr<MappedFile>& file, const std::string& dtype_hint,
-                Contents& contents) {
-  const std::string& path = file->path();
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorKind::kData, fmt::format("{}: {}", printable(path), what));
+std::int64_t npy_header_end(std::string_view start, std::int64_t size, const std::string& path) {
+  const auto byte = [&](std::int64_t i) {
+    return static_cast<unsigned char>(start[static_cast<std::size_t>(i)]);
   };
-  const unsigned char* data = file->data();
-  if (file->size() < kMagicBytes + 4) {
-    fail(fmt::format("the npy file has {} bytes, too few for its header (truncated?)",
-                     file->size()));
-  }
-  const int major = data[kMagicBytes], minor = data[kMagicBytes + 1];
+  const auto too_short = [&]() -> Error {
+    return {ErrorKind::kData,
+            fmt::format("{}: the npy file has {} bytes, too few for its header (truncated?)",
+                        printable(path), size)};
+  };
+  if (std::ssize(start) < kMagicBytes + 4) throw too_short();
+  const int major = byte(kMagicBytes), minor = byte(kMagicBytes + 1);
   if (major < 1 || major > 3 || minor != 0) {
-    fail(fmt::format("npy version {}.{}, expected 1.0, 2.0 or 3.0", major, minor));
+    throw Error(ErrorKind::kData, fmt::format("{}: npy version {}.{}, expected 1.0, 2.0 or 3.0",
+                                              printable(path), major, minor));
   }
   const int length_bytes = major == 1 ? 2 : 4;
   const std::int64_t header_start = kMagicBytes + 2 + length_bytes;
-  if (file->size() < header_start) {
-    fail(fmt::format("the npy file has {} bytes, too few for its header (truncated?)",
-                     file->size()));
-  }
+  if (std::ssize(start) < header_start) throw too_short();
   std::int64_t header_bytes = 0;
   for (int i = length_bytes; i-- > 0;) {
-    header_bytes = header_bytes << 8 | data[kMagicBytes + 2 + i];
+    header_bytes = header_bytes << 8 | byte(kMagicBytes + 2 + i);
   }
-  if (header_bytes > file->size() - header_start) {
-    fail(fmt::format("the npy header claims {} bytes, but only {} follow (truncated?)",
-                     header_bytes, file->size() - header_start));
+  if (header_bytes > size - header_start) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: the npy header claims {} bytes, but only {} follow (truncated?)",
+                            printable(path), header_bytes, size - header_start));
   }
-  const NpyHeader header = LiteralReader(file->text(header_start, header_bytes), path).read();
+  return header_start + header_bytes;
+}
+
+void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tensor, Storage storage,
+                      const std::string& dtype_hint, Contents& contents) {
+  const std::string& path = tensor.file;
+  const std::int64_t data_start = npy_header_end(start, size, path);
+  const std::int64_t header_start =
+      kMagicBytes + 2 + (static_cast<unsigned char>(start[kMagicBytes]) == 1 ? 2 : 4);
+  const NpyHeader header =
+      LiteralReader(start.substr(static_cast<std::size_t>(header_start),
+                                 static_cast<std::size_t>(data_start - header_start)),
+                    path)
+          .read();
   const NpyDType type = parse_descr(path, header.descr, dtype_hint);
 
   const std::optional<std::int64_t> elements = checked_product(header.shape);
   std::int64_t bytes = 0;
   // The bits of a tensor have to be countable in 64 bits as well.
   if (!elements || __builtin_mul_overflow(*elements, std::int64_t{64}, &bytes)) {
-    fail(fmt::format("the npy shape {} has a size that exceeds 64 bits", shape_text(header.shape)));
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: the npy shape {} has a size that exceeds 64 bits", printable(path),
+                            shape_text(header.shape)));
   }
   bytes = *elements * type.bytes;
-  const std::int64_t rest = file->size() - header_start - header_bytes;
+  const std::int64_t rest = size - data_start;
   if (bytes != rest) {
-    fail(fmt::format("npy shape {} of {} needs {} bytes of data, found {}{}",
-                     shape_text(header.shape), in_quotes(header.descr), bytes, rest,
-                     rest < bytes ? " (truncated?)" : ""));
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: npy shape {} of {} needs {} bytes of data, found {}{}",
+                            printable(path), shape_text(header.shape), in_quotes(header.descr),
+                            bytes, rest, rest < bytes ? " (truncated?)" : ""));
   }
 
-  TensorInfo tensor;
-  tensor.name = std::filesystem::path(path).stem().string();
   tensor.dtype = type.dtype;
   tensor.dtype_text = header.descr;
   tensor.shape = header.shape;
   tensor.elements = *elements;
   tensor.bytes = bytes;
-  tensor.file = path;
-  Storage storage;
-  storage.file = contents.files.size();
-  storage.offset = header_start + header_bytes;
+  storage.offset += data_start;
   storage.bits = 8 * type.bytes;
-  storage.fortran = header.fortran;
+  if (header.fortran && header.shape.size() > 1) storage.strides = fortran_strides(header.shape);
   storage.big_endian = type.big_endian;
   contents.tensors.push_back(std::move(tensor));
-  contents.storage.push_back(storage);
-  contents.files.push_back(file);
-  contents.info.bytes += file->size();
+  contents.storage.push_back(std::move(storage));
+}
+
+void append_npy(const std::shared_ptr<MappedFile>& file, const std::string& dtype_hint,
+                Contents& contents) {
+  TensorInfo tensor;
+  tensor.name = std::filesystem::path(file->path()).stem().string();
+  tensor.file = file->path();
+  Storage storage;
+  storage.file = add_file(file, contents);
+  append_npy_array(file->text(0, file->size()), file->size(), std::move(tensor), storage,
+                   dtype_hint, contents);
 }
 
 }  // namespace fp4scope

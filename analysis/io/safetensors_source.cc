@@ -284,7 +284,7 @@ void append_safetensors(const std::shared_ptr<MappedFile>& file, Contents& conte
 
   const std::int64_t data_start = kLengthBytes + header_bytes;
   const std::int64_t data_bytes = file->size() - data_start;
-  const std::size_t file_index = contents.files.size();
+  const std::size_t file_index = add_file(file, contents);
   for (const Entry& entry : sax.entries) {
     TensorInfo tensor;
     Storage storage;
@@ -295,8 +295,6 @@ void append_safetensors(const std::shared_ptr<MappedFile>& file, Contents& conte
     contents.storage.push_back(storage);
   }
   check_tiling(sax.entries, path, data_bytes);
-  contents.files.push_back(file);
-  contents.info.bytes += file->size();
   contents.metadata = std::move(sax.metadata);
 }
 

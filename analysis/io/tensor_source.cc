@@ -9,9 +9,12 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "analysis/io/composite_source.h"
+#include "analysis/io/hdf5_source.h"
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
 #include "analysis/io/safetensors_format.h"
+#include "analysis/io/scratch.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -19,28 +22,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 
-struct KnownMagic {
-  std::string_view bytes;
-  const char* what;
-};
-// Containers that are recognised, so that the message can name them.
-constexpr std::array kNotReadHere = {
-    KnownMagic{"PK\x03\x04", "a zip archive (npz or PyTorch)"},
-    KnownMagic{"PK\x05\x06", "an empty zip archive"},
-    KnownMagic{"\x89HDF\r\n\x1a\n", "an HDF5 file"},
-    KnownMagic{"GGUF", "a GGUF file"},
-    KnownMagic{"\x80\x02", "a legacy PyTorch file or another pickle"},
-};
+enum class Kind { kSafetensors, kIndex, kNpy, kZip, kPickle, kGguf, kHdf5 };
 
-enum class Kind { kSafetensors, kIndex, kNpy };
+bool starts_with_hdf5(const MappedFile& file) {
+  // The signature stands at byte 0, 512, 1024, 2048, ... (a user block may lie before it).
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  const std::int64_t last = file.size() - std::ssize(kSignature);
+  for (std::int64_t at = 0; at <= last; at = at == 0 ? 512 : 2 * at) {
+    if (file.text(at, std::ssize(kSignature)) == kSignature) return true;
+  }
+  return false;
+}
 
 Kind kind_of(const MappedFile& file) {
   const std::int64_t shown = std::min<std::int64_t>(file.size(), 64);
   const std::string_view start = file.text(0, shown);
-  if (start.substr(0, kNpyMagic.size()) == kNpyMagic) return Kind::kNpy;
+  if (start.starts_with("\x93NUMPY")) return Kind::kNpy;
+  if (start.starts_with("PK\x03\x04") || start.starts_with("PK\x05\x06")) return Kind::kZip;
+  if (start.starts_with("GGUF")) return Kind::kGguf;
+  // Protocols 2 to 5 begin with their number.
+  if (start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) {
+    return Kind::kPickle;
+  }
+  if (start.starts_with("\x89HDF")) return Kind::kHdf5;
   // A length that a header can have, or a '{' where the header would start.
   constexpr std::size_t kLengthBytes = 8;
   if (start.size() > kLengthBytes &&
@@ -51,21 +57,16 @@ Kind kind_of(const MappedFile& file) {
   if (text != std::string_view::npos && start[text] == '{' && start.size() > kLengthBytes) {
     return Kind::kIndex;
   }
-  for (const KnownMagic& magic : kNotReadHere) {
-    if (start.substr(0, magic.bytes.size()) == magic.bytes) {
-      throw Error(ErrorKind::kUnsupported,
-                  fmt::format("{} is {}, which this version does not read; expected safetensors or "
-                              "npy",
-                              printable(file.path()), magic.what));
-    }
-  }
+  if (starts_with_hdf5(file)) return Kind::kHdf5;
   if (start.size() <= kLengthBytes) {
-    throw Error(ErrorKind::kData,
-                fmt::format("{} has {} bytes, too few for safetensors or npy (truncated?)",
-                            printable(file.path()), file.size()));
+    throw Error(ErrorKind::kData, fmt::format("{} has {} bytes, too few for any container "
+                                              "(truncated?)",
+                                              printable(file.path()), file.size()));
   }
-  throw Error(ErrorKind::kData, fmt::format("{} is neither safetensors nor npy: it starts with {}",
-                                            printable(file.path()), in_quotes(start.substr(0, 8))));
+  throw Error(ErrorKind::kData,
+              fmt::format("{} is no container that this program knows (safetensors, npy, npz, "
+                          "PyTorch, GGUF, HDF5): it starts with {}",
+                          printable(file.path()), in_quotes(start.substr(0, 8))));
 }
 
 // Files of a directory whose name ends so, sorted.
@@ -91,22 +92,44 @@ std::vector<std::string> files_ending(const std::string& folder,
   return found;
 }
 
-void append_file(const std::string& path, const OpenOptions& options, Contents& contents) {
-  const auto file = std::make_shared<MappedFile>(path);
-  switch (kind_of(*file)) {
-    case Kind::kNpy:
-      append_npy(file, options.dtype_hint, contents);
-      contents.info.container = "npy";
-      break;
-    case Kind::kIndex:
-      append_safetensors_index(*file, contents);
-      contents.info.container = "safetensors index";
-      break;
-    case Kind::kSafetensors:
-      append_safetensors(file, contents);
-      contents.info.container = "safetensors";
-      break;
+std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptions& options) {
+  const auto file = is_stream(path) ? spool_stream(path, options.scratch_folder)
+                                    : std::make_shared<MappedFile>(path);
+  Contents contents;
+  contents.info.path = path;
+  const auto fill = [&](const char* container, const auto& append) {
+    append();
+    contents.info.container = container;
+  };
+  if (options.raw) {
+    fill("raw", [&] { append_raw(file, *options.raw, contents); });
+  } else {
+    switch (kind_of(*file)) {
+      case Kind::kNpy:
+        fill("npy", [&] { append_npy(file, options.dtype_hint, contents); });
+        break;
+      case Kind::kIndex:
+        fill("safetensors index", [&] { append_safetensors_index(*file, contents); });
+        break;
+      case Kind::kSafetensors:
+        fill("safetensors", [&] { append_safetensors(file, contents); });
+        break;
+      case Kind::kZip:
+        append_zip(file, options, contents);
+        break;
+      case Kind::kPickle:
+        fill("pytorch legacy", [&] { append_pytorch_legacy(file, contents); });
+        break;
+      case Kind::kGguf:
+        fill("gguf", [&] { append_gguf(file, contents); });
+        break;
+      case Kind::kHdf5:
+        return open_hdf5(path, file);
+    }
   }
+  // A page of the header that could not be read was parsed as zeros.
+  file->check();
+  return std::make_unique<MappedSource>(std::move(contents));
 }
 
 }  // namespace
@@ -170,6 +193,24 @@ std::string dtype_label(const TensorInfo& tensor) {
   return hinted ? std::string(dtype_name(tensor.dtype)) : printable(tensor.dtype_text);
 }
 
+std::string shown_dtype(const TensorInfo& tensor) {
+  if (tensor.decoded || tensor.dtype == DType::kOther) return printable(tensor.dtype_text);
+  return std::string(dtype_name(tensor.dtype));
+}
+
+void check_rectangle(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                     std::int64_t col, std::int64_t cols) {
+  const bool inside = row >= 0 && rows >= 0 && col >= 0 && cols >= 0 && rows <= tensor.rows() &&
+                      row <= tensor.rows() - rows && cols <= tensor.cols() &&
+                      col <= tensor.cols() - cols;
+  if (inside) return;
+  throw Error(ErrorKind::kData,
+              fmt::format("{}: tensor {} has {} rows and {} columns, found a request for {} rows "
+                          "from {} and {} columns from {}",
+                          printable(tensor.file), in_quotes(tensor.name), tensor.rows(),
+                          tensor.cols(), rows, row, cols, col));
+}
+
 // The readers have checked that the product of the nonzero extents fits.
 std::int64_t TensorInfo::rows() const {
   std::int64_t product = 1;
@@ -217,15 +258,11 @@ std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOpt
                                                "or raw",
                                                in_quotes(options.dtype_hint)));
   }
-  Contents contents;
-  contents.info.path = path;
   const std::vector<std::string> files = container_files(path);
-  for (const std::string& file : files) append_file(file, options, contents);
-  if (files.size() > 1) {
-    contents.info.container = "directory";
-    contents.metadata.clear();  // of which file would be arbitrary
-  }
-  return std::make_unique<MappedSource>(std::move(contents));
+  if (files.size() == 1) return open_file(files.front(), options);
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  for (const std::string& file : files) sources.push_back(open_file(file, options));
+  return std::make_unique<CompositeSource>(path, std::move(sources));
 }
 
 std::vector<std::string> source_files(const TensorSource& source) {

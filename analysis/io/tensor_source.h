@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@ struct TensorInfo {
   DType dtype = DType::kOther;
   std::string dtype_text;           // as the container spells it, for messages
   bool known_dtype = true;          // false: the container names a dtype that nobody defines
+  bool decoded = false;             // stored as blocks of dtype_text, which the reader decodes
   std::vector<std::int64_t> shape;  // [] for a 0-d tensor
   std::int64_t elements = 0;        // product of the shape, 1 for 0-d
   std::int64_t bytes = 0;           // of the data in the container
@@ -43,13 +45,21 @@ struct TensorInfo {
 
 // What a safetensors file or another container says about itself, for provenance.
 struct SourceInfo {
-  std::string path;       // as given by the user
-  std::string container;  // "safetensors", "safetensors index", "npy", "directory" (several files)
+  std::string path;  // as given by the user
+  // "safetensors", "safetensors index", "npy", "npz", "pytorch", "pytorch legacy", "gguf", "hdf5",
+  // "raw", "directory" (several files)
+  std::string container;
   std::int64_t bytes = 0;
 };
 
 // For messages: the container's spelling, or the name of a dtype that a hint gave.
 std::string dtype_label(const TensorInfo& tensor);
+// For reports: dtype_name(), or the container's spelling of blocks that the reader decodes and of
+// what has no name here.
+std::string shown_dtype(const TensorInfo& tensor);
+// Throws Error(kData) when the rectangle is not inside the flattened tensor.
+void check_rectangle(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                     std::int64_t col, std::int64_t cols);
 
 class TensorSource {
  public:
@@ -70,13 +80,23 @@ class TensorSource {
   virtual const std::vector<std::pair<std::string, std::string>>& metadata() const = 0;
 };
 
-// `dtype_hint` ("bf16", "e4m3", "e5m2", "e8m0", "raw" or empty) types npy files whose descr carries
-// none.
-struct OpenOptions {
-  std::string dtype_hint;
+// A file without a header: one tensor in row-major order, little-endian.
+struct RawLayout {
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0;
 };
-// Opens a safetensors file, a *.safetensors.index.json with its shards, a directory that holds one
-// of these, or an npy file. Throws Error (kData, or kUnsupported for a well-formed unknown thing).
+struct OpenOptions {
+  // "bf16", "e4m3", "e5m2", "e8m0", "raw" or empty: the type of npy arrays whose descr carries
+  // none.
+  std::string dtype_hint = {};
+  std::optional<RawLayout> raw = {};  // set: every file is read so, whatever it looks like
+  // Where pipes and compressed members of archives are unpacked, into files without a name.
+  std::string scratch_folder = "/tmp";
+};
+// Opens a file of one of the containers in SourceInfo::container, a *.safetensors.index.json with
+// its shards, a directory that holds such files, or "-" and pipes. Throws Error (kData, or
+// kUnsupported for a well-formed unknown thing).
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options = {});
 // The files that open_source() would read for `path`: the index of a directory, or its safetensors
 // and npy files in order of name; `path` itself when it is no directory. For callers that go on

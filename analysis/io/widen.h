@@ -3,7 +3,10 @@
 // compiler can vectorise the loops around it.
 #pragma once
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+
+#include "analysis/io/tensor_source.h"
 
 namespace fp4scope {
 
@@ -23,5 +26,12 @@ constexpr float widen_f16(std::uint16_t bits) {
       magnitude < 0x0400u ? std::bit_cast<std::uint32_t>(tiny) : shifted + rebias;
   return std::bit_cast<float>(sign | wide);
 }
+
+// `count` stored elements (little-endian, without gaps, at any alignment) to binary32. Throws
+// Error(kUnsupported), which require_widenable() does alone, for a dtype that is no F32, F16, BF16
+// or FP8.
+void widen_elements(const TensorInfo& tensor, const unsigned char* stored, std::size_t count,
+                    float* out);
+void require_widenable(const TensorInfo& tensor);
 
 }  // namespace fp4scope

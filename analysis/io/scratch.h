@@ -1,0 +1,39 @@
+// scratch.h: bytes that have to be read more than once but lie in no file that can be mapped (a
+// pipe, a compressed member of an archive) go into a file without a name, which disappears with its
+// last descriptor, also when the process is killed.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "analysis/io/mmap.h"
+
+namespace fp4scope {
+
+class ScratchFile {
+ public:
+  // `folder` is where it lies, `what` is what messages call its content. Throws Error(kData).
+  ScratchFile(std::string folder, std::string what);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  // Throws Error(kData): a full disk, with the folder and what to do.
+  void write(const void* data, std::size_t bytes);
+  std::int64_t size() const { return size_; }
+  // The bytes written so far, at least one; `path` is what messages call the file.
+  std::shared_ptr<MappedFile> finish(const std::string& path);
+
+ private:
+  [[noreturn]] void fail(int error_number) const;
+  std::string folder_, what_;
+  int fd_ = -1;
+  std::int64_t size_ = 0;
+};
+
+// Everything that comes out of a pipe, socket or device ("-": standard input) until it ends. Throws
+// Error(kData) when nothing comes.
+std::shared_ptr<MappedFile> spool_stream(const std::string& path, const std::string& folder);
+// Whether `path` is "-" or something that can be read only once.
+bool is_stream(const std::string& path);
+
+}  // namespace fp4scope
