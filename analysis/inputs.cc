@@ -34,6 +34,8 @@ void take_tensors(const Operand& operand, const TensorSource& source,
   bool found = false;
   for (const TensorInfo& tensor : source.tensors()) {
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
+    // What another tensor holds already is only taken when it is named.
+    if (tensor.derived && operand.tensor.empty()) continue;
     if (!accepts(tensor.name)) continue;
     found = true;
     if (is_real(tensor.dtype)) {

@@ -34,6 +34,7 @@ struct Listing {
   Json results = Json::array();
   std::string text;  // one section per container
   std::vector<Report::Source> sources;
+  std::vector<Json> metadata;  // of each source, an object of texts
   std::vector<ErrorRecord> errors, skipped;
   Totals totals;
 };
@@ -51,11 +52,11 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
   Totals totals;
   Json results = Json::array();
   bool found = operand.tensor.empty();
+  bool has_derived = false;
   for (const TensorInfo& tensor : source->tensors()) {
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
-    totals.add(tensor);
     const std::string dtype = shown_dtype(tensor);
     results.push_back({{"file", tensor.file},
                        {"tensor", tensor.name},
@@ -63,6 +64,12 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
                        {"shape", tensor.shape},
                        {"elements", tensor.elements},
                        {"bytes", tensor.bytes}});
+    // Parts of other tensors under their own names count only where they are asked for.
+    if (tensor.derived && operand.tensor.empty()) {
+      results.back()["derived"] = has_derived = true;
+      continue;
+    }
+    totals.add(tensor);
     table.row({printable(tensor.name), dtype, dimensions(tensor.shape),
                std::to_string(tensor.elements), std::to_string(tensor.bytes)});
   }
@@ -72,14 +79,22 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
   }
   const SourceInfo& info = source->info();
   out.sources.push_back({info.path, info.container, info.bytes});
+  Json& metadata = out.metadata.emplace_back(Json::object());
+  for (const auto& [key, value] : source->metadata()) metadata[key] = value;
   out.totals.add(totals);
   for (Json& row : results) out.results.push_back(std::move(row));
   table.rule();
   table.row({fmt::format("{} tensor{}", totals.tensors, totals.tensors == 1 ? "" : "s"), "", "",
              std::to_string(totals.elements), std::to_string(totals.bytes)});
   if (!out.text.empty()) out.text += '\n';
-  out.text += fmt::format("{} ({}, {} bytes)\n{}", printable(info.path), info.container, info.bytes,
-                          table.str());
+  const std::size_t entries = metadata.size();
+  out.text += fmt::format(
+      "{} ({}, {} bytes{})\n{}", printable(info.path), info.container, info.bytes,
+      entries == 0 ? "" : fmt::format(", {} metadata entr{}", entries, entries == 1 ? "y" : "ies"),
+      table.str());
+  if (has_derived) {
+    out.text += "the blocks of FP4 tensors can also be named as NAME.codes and NAME.scales\n";
+  }
 }
 
 // A directory stands for its files, as in analyze: a bad one does not hide the others.
@@ -120,6 +135,9 @@ std::string as_json(const Listing& listing) {
     out["skipped"].push_back({{"file", file.file}, {"message", file.message}});
   }
   out["sources"] = sources_json(listing.sources);
+  for (std::size_t i = 0; i < listing.metadata.size(); ++i) {
+    out["sources"][i]["metadata"] = listing.metadata[i];
+  }
   out["totals"] = listing.totals.json();
   return json_text(out);
 }

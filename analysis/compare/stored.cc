@@ -210,7 +210,18 @@ std::optional<std::int64_t> scale_bytes(ScaleStorage storage, const Recipe& reci
 TensorBytes::TensorBytes(const TensorSource& source, const TensorInfo& tensor)
     : source_(source),
       tensor_(tensor),
-      bits_(tensor.elements > 0 ? tensor.bytes * 8 / tensor.elements : 8) {}
+      bits_(tensor.elements > 0 ? tensor.bytes * 8 / tensor.elements : 8) {
+  if (!tensor.decoded) return;
+  throw Error(
+      ErrorKind::kData,
+      fmt::format("{}: tensor {} is read as the numbers of its {} blocks, expected stored "
+                  "codes or scales{}",
+                  printable(tensor.file), in_quotes(tensor.name), printable(tensor.dtype_text),
+                  tensor.dtype_text.ends_with("FP4")
+                      ? "; name " + in_quotes(tensor.name + ".codes") + " or " +
+                            in_quotes(tensor.name + ".scales")
+                      : ""));
+}
 
 void TensorBytes::read(std::int64_t offset, std::int64_t count, std::uint8_t* out) const {
   const std::int64_t row_bytes = tensor_.cols() * bits_ / 8;

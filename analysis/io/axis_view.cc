@@ -145,13 +145,17 @@ void AxisView::read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t
 void AxisView::read_raw(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
                         std::int64_t col, std::int64_t cols, void* out) const {
   const TensorInfo& moved = tensors_[position(tensor)];
-  const bool whole_bytes = moved.elements == 0 || moved.bytes % moved.elements == 0;
+  // Blocks that the reader decodes come out as whole numbers.
+  const bool whole_bytes =
+      moved.elements == 0 || moved.decoded || moved.bytes % moved.elements == 0;
   if (!whole_bytes) {
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{}: tensor {} of {} cannot be read along another axis than the last",
                             printable(moved.file), in_quotes(moved.name), moved.dtype_text));
   }
-  const std::int64_t bytes = moved.elements == 0 ? 1 : moved.bytes / moved.elements;
+  const std::int64_t bytes = moved.elements == 0 ? 1
+                             : moved.decoded     ? dtype_bytes(moved.dtype)
+                                                 : moved.bytes / moved.elements;
   read_moved(tensor, row, rows, col, cols, static_cast<unsigned char*>(out), bytes,
              [&](auto&&... request) { source_.read_raw(request...); });
 }

@@ -138,8 +138,9 @@ MappedSource::Place MappedSource::prepare(const TensorInfo& tensor, const Rect& 
   if (storage.bits == 0) {
     throw Error(
         ErrorKind::kUnsupported,
-        fmt::format("{}: tensor {} has the unknown dtype {}, which cannot be read",
-                    printable(known.file), in_quotes(known.name), in_quotes(known.dtype_text)));
+        fmt::format("{}: tensor {} has the {}dtype {}, which cannot be read",
+                    printable(known.file), in_quotes(known.name),
+                    known.known_dtype ? "" : "unknown ", in_quotes(known.dtype_text)));
   }
   Place place{known, storage, contents_.files[storage.file]->bytes()};
   place.file->check();

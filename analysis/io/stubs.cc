@@ -15,10 +15,6 @@ void append_pytorch_legacy(const std::shared_ptr<MappedFile>&, Contents&) {
   later();
 }
 
-void append_gguf(const std::shared_ptr<MappedFile>&, Contents&) {
-  later();
-}
-
 void append_raw(const std::shared_ptr<MappedFile>&, const RawLayout&, Contents&) {
   later();
 }

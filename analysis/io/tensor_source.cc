@@ -189,7 +189,8 @@ bool is_real(DType dtype) {
 std::string dtype_label(const TensorInfo& tensor) {
   // A raw npy descr such as |V1 says less than the hint that typed it.
   const bool hinted =
-      tensor.dtype != DType::kOther && tensor.dtype_text.find_first_of("VS") != std::string::npos;
+      tensor.dtype != DType::kOther && !tensor.decoded &&
+      tensor.dtype_text.find_first_of("VS") != std::string::npos;
   return hinted ? std::string(dtype_name(tensor.dtype)) : printable(tensor.dtype_text);
 }
 

@@ -35,6 +35,7 @@ struct TensorInfo {
   std::string dtype_text;           // as the container spells it, for messages
   bool known_dtype = true;          // false: the container names a dtype that nobody defines
   bool decoded = false;             // stored as blocks of dtype_text, which the reader decodes
+  bool derived = false;             // a part of another tensor of the file under its own name
   std::vector<std::int64_t> shape;  // [] for a 0-d tensor
   std::int64_t elements = 0;        // product of the shape, 1 for 0-d
   std::int64_t bytes = 0;           // of the data in the container
@@ -76,7 +77,7 @@ class TensorSource {
   // The stored bytes of the elements, in little-endian order and logical (row-major) element order.
   virtual void read_raw(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
                         std::int64_t col, std::int64_t cols, void* out) const = 0;
-  // safetensors __metadata__ (empty elsewhere).
+  // safetensors __metadata__ and the metadata of GGUF as text (empty elsewhere).
   virtual const std::vector<std::pair<std::string, std::string>>& metadata() const = 0;
 };
 
