@@ -140,6 +140,20 @@ T parse_one(const char* option, const std::string& text, const std::vector<T>& l
                                              option, text, names_of(legal)));
 }
 
+// Codes and scales are bytes of the container; what a reader makes out of blocks is not.
+void require_stored(const TensorInfo& tensor) {
+  if (!tensor.decoded) return;
+  throw Error(
+      ErrorKind::kData,
+      fmt::format("{}: tensor {} is read as the numbers of its {} blocks, expected stored "
+                  "codes or scales{}",
+                  printable(tensor.file), in_quotes(tensor.name), printable(tensor.dtype_text),
+                  tensor.dtype_text.ends_with("FP4")
+                      ? "; name " + in_quotes(tensor.name + ".codes") + " or " +
+                            in_quotes(tensor.name + ".scales")
+                      : ""));
+}
+
 }  // namespace
 
 std::string_view name_of(CodePacking packing) {
@@ -211,16 +225,7 @@ TensorBytes::TensorBytes(const TensorSource& source, const TensorInfo& tensor)
     : source_(source),
       tensor_(tensor),
       bits_(tensor.elements > 0 ? tensor.bytes * 8 / tensor.elements : 8) {
-  if (!tensor.decoded) return;
-  throw Error(
-      ErrorKind::kData,
-      fmt::format("{}: tensor {} is read as the numbers of its {} blocks, expected stored "
-                  "codes or scales{}",
-                  printable(tensor.file), in_quotes(tensor.name), printable(tensor.dtype_text),
-                  tensor.dtype_text.ends_with("FP4")
-                      ? "; name " + in_quotes(tensor.name + ".codes") + " or " +
-                            in_quotes(tensor.name + ".scales")
-                      : ""));
+  require_stored(tensor);
 }
 
 void TensorBytes::read(std::int64_t offset, std::int64_t count, std::uint8_t* out) const {
@@ -252,6 +257,7 @@ void TensorBytes::read(std::int64_t offset, std::int64_t count, std::uint8_t* ou
 
 StoredShape shape_of_codes(const TensorInfo& codes, const Recipe& recipe, CodePacking packing,
                            std::int64_t rows, std::int64_t cols) {
+  require_stored(codes);
   const std::int64_t exact = packed_bytes(packing, recipe, cols);
   std::vector<StoredShape> fitting;
   for (const std::int64_t r : {rows, round_up(rows, 128)}) {

@@ -1,7 +1,7 @@
 // gguf_blocks.h: decoders of ggml's blocks for MappedSource, bit for bit what dequantize_row_* of
-// ggml d99724f returns: every value is one binary32 product, a product and a sum (Q4_1, Q5_1) or a
-// product of three from the left (Q6_K), each operation rounded by itself. Builds of ggml that fuse
-// product and sum differ in the last bit. FP4 blocks go through sim/layouts/ggml_blocks.h.
+// ggml d99724f returns. Products of an FP16 scale with the small integers of a block are exact in
+// binary32; only the sum of Q4_1 and Q5_1 rounds, once, so that builds of ggml with and without
+// fused operations agree. FP4 blocks go through sim/layouts/ggml_blocks.h.
 #pragma once
 #include "analysis/io/mapped_source.h"
 
