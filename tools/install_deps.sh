@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libfmt-dev libboost-dev nlohmann-json3-dev libcli11-dev doctest-dev libxxhash-dev
   libre2-dev librandom123-dev liblzma-dev libtomlplusplus-dev
+  libzip-dev zlib1g-dev
 )
 
 if ! command -v dpkg-query >/dev/null; then

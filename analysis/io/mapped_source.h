@@ -62,9 +62,12 @@ void append_npy(const std::shared_ptr<MappedFile>& file, const std::string& dtyp
 // all of them), `size` is that of the whole file.
 std::int64_t npy_header_end(std::string_view start, std::int64_t size, const std::string& path);
 // An npy file of `size` bytes inside something else: `start` reaches to the data at least, `tensor`
-// has its file and name, `storage` its file and the offset of the npy file there.
+// has its file and name, `storage` its file and the offset of the npy file there. `others` is what
+// becomes of text, objects, complex numbers, structures and the like: an error, or a tensor of the
+// dtype kOther, whose bytes can be read unless it holds objects (Storage::bits is 0 then).
+enum class NpyOther { kRefuse, kList };
 void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tensor, Storage storage,
-                      const std::string& dtype_hint, Contents& contents);
+                      const std::string& dtype_hint, NpyOther others, Contents& contents);
 // An npz archive or a PyTorch file, which its members tell apart; sets info.container.
 void append_zip(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
                 Contents& contents);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
@@ -17,10 +18,47 @@ constexpr std::size_t kMaxRank = 64;
 constexpr std::int64_t kMagicBytes = 6;
 
 struct NpyHeader {
-  std::string descr;
+  std::string descr;  // of a structured dtype "|V" and its bytes, "|O" when it holds objects
+  bool structured = false;
   bool fortran = false;
   std::vector<std::int64_t> shape;
 };
+
+// A descr such as "<f4", ">U3", "|O" or "<M8[ns]".
+struct Descr {
+  char kind = 0;
+  bool big_endian = false;
+  std::int64_t bytes = 0;  // of an element; 0 for an object, which is pickled
+};
+
+std::optional<Descr> read_descr(std::string_view text) {
+  Descr descr;
+  if (text.size() < 2 || std::string_view("<>|=").find(text[0]) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  descr.big_endian = text[0] == '>';
+  descr.kind = text[1];
+  text.remove_prefix(2);
+  if (descr.kind == 'O') return text.empty() || text == "8" ? std::optional(descr) : std::nullopt;
+  // numpy itself keeps the size of an element in 31 bits.
+  constexpr std::int64_t kMostBytes = std::numeric_limits<std::int32_t>::max();
+  std::size_t digits = 0;
+  for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
+    descr.bytes = 10 * descr.bytes + (text[digits] - '0');
+    if (descr.bytes > kMostBytes) return std::nullopt;
+  }
+  const std::string_view unit = text.substr(digits);
+  const bool is_time = descr.kind == 'M' || descr.kind == 'm';
+  const bool unit_fits = unit.empty() || (is_time && unit.starts_with('[') && unit.ends_with(']'));
+  if (digits == 0 || !unit_fits ||
+      std::string_view("biufcSaUVMm").find(descr.kind) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  if (descr.kind == 'U') descr.bytes *= 4;
+  if (descr.bytes > kMostBytes) return std::nullopt;
+  if (descr.bytes == 1) descr.big_endian = false;
+  return descr;
+}
 
 // Reads the dict literal; nothing else of Python's syntax is understood.
 class LiteralReader {
@@ -40,13 +78,8 @@ class LiteralReader {
       expect(':');
       if (key == "descr") {
         once(has_descr, key);
-        if (peek() == '[') {
-          throw Error(ErrorKind::kUnsupported,
-                      fmt::format("{}: the npy file holds a structured dtype, expected plain "
-                                  "numbers",
-                                  printable(file_)));
-        }
-        header.descr = string("descr");
+        header.structured = peek() == '[';
+        header.descr = header.structured ? structured_descr() : string("descr");
       } else if (key == "fortran_order") {
         once(has_order, key);
         header.fortran = boolean();
@@ -112,6 +145,51 @@ class LiteralReader {
     }
     fail_here("True or False");
   }
+  // "[('a', '<f4'), ('b', [...], (2,))]", whose bytes numpy lays out without gaps.
+  std::string structured_descr() {
+    bool objects = false;
+    const std::int64_t bytes = fields_bytes(0, objects);
+    return objects ? "|O" : fmt::format("|V{}", bytes);
+  }
+  std::int64_t fields_bytes(int depth, bool& objects) {
+    constexpr int kMostDepth = 16;
+    if (depth == kMostDepth) fail("has a structured dtype that is nested too deeply");
+    const auto too_large = [&] { fail("has a structured dtype whose size exceeds 63 bits"); };
+    std::int64_t total = 0;
+    expect('[');
+    while (!accept(']')) {
+      expect('(');
+      if (accept('(')) {  // title and name
+        (void)string("a title");
+        expect(',');
+        (void)string("a name");
+        expect(')');
+      } else {
+        (void)string("a name");
+      }
+      expect(',');
+      std::int64_t bytes = 0;
+      if (peek() == '[') {
+        bytes = fields_bytes(depth + 1, objects);
+      } else {
+        const std::string descr = string("a dtype");
+        const std::optional<Descr> field = read_descr(descr);
+        if (!field)
+          fail(fmt::format("has the unknown dtype {} in a structured one", in_quotes(descr)));
+        bytes = field->bytes;
+        objects = objects || field->kind == 'O';
+      }
+      if (accept(',') && peek() == '(') {
+        const std::optional<std::int64_t> count = checked_product(tuple());
+        if (!count || __builtin_mul_overflow(bytes, *count, &bytes)) too_large();
+        (void)accept(',');
+      }
+      expect(')');
+      if (__builtin_add_overflow(total, bytes, &total)) too_large();
+      if (!accept(',') && peek() != ']') fail_here("',' or ']'");
+    }
+    return total;
+  }
   std::vector<std::int64_t> tuple() {
     std::vector<std::int64_t> shape;
     expect('(');
@@ -147,71 +225,88 @@ class LiteralReader {
 
 struct NpyDType {
   DType dtype = DType::kOther;
-  int bytes = 0;
+  std::int64_t bytes = 0;
+  bool known = true;
+  bool readable = true;
   bool big_endian = false;
+  bool no_order = false;  // whatever the descr says
 };
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Error(ErrorKind::kUnsupported, fmt::format("{}: {}", printable(file), what));
 }
 
-// Types with a descr that says how many bytes an element has but not what they mean.
-DType hinted_dtype(const std::string& file, const std::string& descr, int bytes,
-                   const std::string& hint) {
-  const char* choices = bytes == 2 ? "bf16 or raw" : "e4m3, e5m2, e8m0 or raw";
-  if (hint.empty()) {
-    refuse(file, fmt::format(
-                     "descr {} does not say what the elements are; give the dtype (--dtype) as {}",
-                     in_quotes(descr), choices));
-  }
+// The type that a hint gives to elements of which only the size is known; kOther: none.
+DType hinted_dtype(std::int64_t bytes, const std::string& hint) {
   if (bytes == 2 && hint == "bf16") return DType::kBF16;
   if (bytes == 1 && hint == "e4m3") return DType::kF8E4M3;
   if (bytes == 1 && hint == "e5m2") return DType::kF8E5M2;
   if (bytes == 1 && hint == "e8m0") return DType::kF8E8M0;
-  if (hint == "raw") return bytes == 1 ? DType::kU8 : DType::kOther;
-  refuse(file,
-         fmt::format("descr {} has elements of {} byte{}, which cannot be {}; give the dtype "
-                     "(--dtype) as {}",
-                     in_quotes(descr), bytes, bytes == 1 ? "" : "s", in_quotes(hint), choices));
+  if (bytes == 1 && hint == "raw") return DType::kU8;
+  return DType::kOther;
 }
 
-NpyDType parse_descr(const std::string& file, const std::string& descr, const std::string& hint) {
-  const auto unknown = [&]() {
-    refuse(file, fmt::format("unknown npy dtype {}, expected f2, f4, f8, an integer type, or V2, "
-                             "V1, f1 with a dtype given",
-                             in_quotes(descr)));
-  };
-  if (descr.size() < 3 || std::string_view("<>|=").find(descr[0]) == std::string_view::npos) {
-    unknown();
+bool is_integer(const Descr& descr) {
+  return ((descr.kind == 'i' || descr.kind == 'u') &&
+          (descr.bytes == 1 || descr.bytes == 2 || descr.bytes == 4 || descr.bytes == 8)) ||
+         (descr.kind == 'b' && descr.bytes == 1);
+}
+// The descr says how many bytes an element has, but not what they mean.
+bool wants_hint(const Descr& descr) {
+  return (descr.kind == 'V' && (descr.bytes == 1 || descr.bytes == 2)) ||
+         (descr.kind == 'f' && descr.bytes == 1);
+}
+
+DType dtype_of(const Descr& descr, const std::string& hint) {
+  if (wants_hint(descr)) return hinted_dtype(descr.bytes, hint);
+  if (descr.kind == 'f' && descr.bytes == 2) return DType::kF16;
+  if (descr.kind == 'f' && descr.bytes == 4) return DType::kF32;
+  if (descr.kind == 'f' && descr.bytes == 8) return DType::kF64;
+  if (descr.kind == 'u' && descr.bytes == 1) return DType::kU8;
+  if (descr.kind == 'i' && descr.bytes == 1) return DType::kI8;
+  return DType::kOther;
+}
+
+// An npy file that holds no numbers is of no use.
+void refuse_other(const std::string& file, const std::string& text,
+                  const std::optional<Descr>& descr, const std::string& hint) {
+  if (descr && wants_hint(*descr)) {
+    if (hinted_dtype(descr->bytes, hint) != DType::kOther || hint == "raw") return;
+    const char* choices = descr->bytes == 2 ? "bf16 or raw" : "e4m3, e5m2, e8m0 or raw";
+    if (hint.empty()) {
+      refuse(file, fmt::format("descr {} does not say what the elements are; give the dtype "
+                               "(--dtype) as {}",
+                               in_quotes(text), choices));
+    }
+    refuse(file, fmt::format("descr {} has elements of {} byte{}, which cannot be {}; give the "
+                             "dtype (--dtype) as {}",
+                             in_quotes(text), descr->bytes, descr->bytes == 1 ? "" : "s",
+                             in_quotes(hint), choices));
   }
-  const char kind = descr[1];
-  int bytes = 0;
-  for (const char c : std::string_view(descr).substr(2)) {
-    if (c < '0' || c > '9' || bytes > 99) unknown();
-    bytes = 10 * bytes + (c - '0');
+  if (descr && (is_integer(*descr) || dtype_of(*descr, hint) != DType::kOther)) return;
+  refuse(file, fmt::format("unknown npy dtype {}, expected f2, f4, f8, an integer type, or V2, V1, "
+                           "f1 with a dtype given",
+                           in_quotes(text)));
+}
+
+NpyDType parse_descr(const std::string& file, const NpyHeader& header, const std::string& hint,
+                     NpyOther others) {
+  const std::optional<Descr> descr = read_descr(header.descr);
+  if (others == NpyOther::kRefuse) {
+    if (header.structured)
+      refuse(file, "the npy file holds a structured dtype, expected plain numbers");
+    refuse_other(file, header.descr, descr, hint);
   }
   NpyDType type;
-  type.bytes = bytes;
-  type.big_endian = descr[0] == '>' && bytes > 1;
-  const auto one_of = [&](std::initializer_list<int> sizes) {
-    return std::find(sizes.begin(), sizes.end(), bytes) != sizes.end();
-  };
-  if (kind == 'f' && bytes == 2) {
-    type.dtype = DType::kF16;
-  } else if (kind == 'f' && bytes == 4) {
-    type.dtype = DType::kF32;
-  } else if (kind == 'f' && bytes == 8) {
-    type.dtype = DType::kF64;
-  } else if ((kind == 'V' && one_of({1, 2})) || (kind == 'f' && bytes == 1)) {
-    type.dtype = hinted_dtype(file, descr, bytes, hint);
-  } else if (kind == 'u' && bytes == 1) {
-    type.dtype = DType::kU8;
-  } else if (kind == 'i' && bytes == 1) {
-    type.dtype = DType::kI8;
-  } else if (!((kind == 'b' && bytes == 1) ||
-               ((kind == 'i' || kind == 'u') && one_of({2, 4, 8})))) {
-    unknown();
-  }
+  type.known = descr.has_value();
+  type.readable = descr.has_value() && descr->bytes > 0;
+  if (!type.readable) return type;
+  type.dtype = dtype_of(*descr, hint);
+  type.bytes = descr->bytes;
+  type.no_order = descr->kind == 'S' || descr->kind == 'V';
+  type.big_endian = descr->big_endian && !type.no_order;
+  // Whose units are not the elements.
+  if (type.big_endian && (descr->kind == 'U' || descr->kind == 'c')) type.readable = false;
   return type;
 }
 
@@ -248,7 +343,7 @@ std::int64_t npy_header_end(std::string_view start, std::int64_t size, const std
 }
 
 void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tensor, Storage storage,
-                      const std::string& dtype_hint, Contents& contents) {
+                      const std::string& dtype_hint, NpyOther others, Contents& contents) {
   const std::string& path = tensor.file;
   const std::int64_t data_start = npy_header_end(start, size, path);
   const std::int64_t header_start =
@@ -258,18 +353,21 @@ void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tens
                                  static_cast<std::size_t>(data_start - header_start)),
                     path)
           .read();
-  const NpyDType type = parse_descr(path, header.descr, dtype_hint);
+  const NpyDType type = parse_descr(path, header, dtype_hint, others);
 
   const std::optional<std::int64_t> elements = checked_product(header.shape);
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, bits = 0;
   // The bits of a tensor have to be countable in 64 bits as well.
-  if (!elements || __builtin_mul_overflow(*elements, std::int64_t{64}, &bytes)) {
+  if (!elements ||
+      __builtin_mul_overflow(*elements, std::max<std::int64_t>(8 * type.bytes, 64), &bits)) {
     throw Error(ErrorKind::kData,
                 fmt::format("{}: the npy shape {} has a size that exceeds 64 bits", printable(path),
                             shape_text(header.shape)));
   }
   bytes = *elements * type.bytes;
   const std::int64_t rest = size - data_start;
+  // What is pickled or unknown has any number of bytes.
+  if (type.bytes == 0) bytes = rest;
   if (bytes != rest) {
     throw Error(ErrorKind::kData,
                 fmt::format("{}: npy shape {} of {} needs {} bytes of data, found {}{}",
@@ -279,11 +377,16 @@ void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tens
 
   tensor.dtype = type.dtype;
   tensor.dtype_text = header.descr;
+  // As numpy spells it: single bytes have no order.
+  if (type.no_order) tensor.dtype_text[0] = '|';
+  tensor.known_dtype = type.known;
   tensor.shape = header.shape;
   tensor.elements = *elements;
   tensor.bytes = bytes;
   storage.offset += data_start;
-  storage.bits = 8 * type.bytes;
+  // 2^31 and more bits are no element that anybody reads.
+  const bool fits = type.bytes <= std::numeric_limits<int>::max() / 8;
+  storage.bits = type.readable && fits ? static_cast<int>(8 * type.bytes) : 0;
   if (header.fortran && header.shape.size() > 1) storage.strides = fortran_strides(header.shape);
   storage.big_endian = type.big_endian;
   contents.tensors.push_back(std::move(tensor));
@@ -298,7 +401,7 @@ void append_npy(const std::shared_ptr<MappedFile>& file, const std::string& dtyp
   Storage storage;
   storage.file = add_file(file, contents);
   append_npy_array(file->text(0, file->size()), file->size(), std::move(tensor), storage,
-                   dtype_hint, contents);
+                   dtype_hint, NpyOther::kRefuse, contents);
 }
 
 }  // namespace fp4scope

@@ -1,21 +1,19 @@
 // Until the readers are there.
 #include "analysis/io/hdf5_source.h"
 #include "analysis/io/mapped_source.h"
+#include "analysis/io/zip_archive.h"
 #include "sim/error.h"
 namespace fp4scope {
 [[noreturn]] static void later() {
   throw Error(ErrorKind::kUnsupported, "this reader does not exist yet");
 }
 
-void append_zip(const std::shared_ptr<MappedFile>&, const OpenOptions&, Contents&) {
+void append_pytorch_zip(const ZipArchive&, std::size_t, const std::shared_ptr<MappedFile>&,
+                        Contents&) {
   later();
 }
 
 void append_pytorch_legacy(const std::shared_ptr<MappedFile>&, Contents&) {
-  later();
-}
-
-void append_raw(const std::shared_ptr<MappedFile>&, const RawLayout&, Contents&) {
   later();
 }
 

@@ -1,6 +1,7 @@
 // tensor_source.h: containers as lists of named tensors whose rows can be read piece by piece. The
 // kind of a file is found from its content, not from its name. Nothing is loaded whole.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -81,11 +82,15 @@ class TensorSource {
   virtual const std::vector<std::pair<std::string, std::string>>& metadata() const = 0;
 };
 
-// A file without a header: one tensor in row-major order, little-endian.
+// A file without a header: one tensor in row-major order, little-endian, named by the file without
+// its ending.
 struct RawLayout {
   DType dtype = DType::kF32;
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;
+  std::vector<std::int64_t> shape;  // one extent may be -1: what the file holds
+  std::int64_t offset = 0;          // of the first byte
+  // Whether the last byte of the tensor has to be that of the file, as without an offset a longer
+  // file most likely means a wrong shape. false: what follows is not looked at.
+  bool ends_file = true;
 };
 struct OpenOptions {
   // "bf16", "e4m3", "e5m2", "e8m0", "raw" or empty: the type of npy arrays whose descr carries
@@ -94,6 +99,8 @@ struct OpenOptions {
   std::optional<RawLayout> raw = {};  // set: every file is read so, whatever it looks like
   // Where pipes and compressed members of archives are unpacked, into files without a name.
   std::string scratch_folder = "/tmp";
+  // Set from a signal handler, ends what waits for a pipe or unpacks: Error(kData, "interrupted").
+  const std::atomic<bool>* stop = nullptr;
 };
 // Opens a file of one of the containers in SourceInfo::container, a *.safetensors.index.json with
 // its shards, a directory that holds such files, or "-" and pipes. Throws Error (kData, or

@@ -1,5 +1,5 @@
-// zip_archive.h: members of a zip archive, through libzip over the mapped file. Stored members are
-// read where they lie; compressed ones are unpacked into a scratch file when they are first needed.
+// zip_archive.h: the bytes of the members of a zip archive. Stored members are read where they lie;
+// compressed ones are unpacked into a scratch file when they are first needed.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,41 +9,40 @@
 #include <vector>
 
 #include "analysis/io/mapped_source.h"
+#include "analysis/io/zip_directory.h"
 
 namespace fp4scope {
 
-struct ZipMember {
-  std::string name;
-  std::int64_t size = 0;  // unpacked
-  bool stored = false;    // not compressed
-};
-
+// Thread-safe.
 class ZipArchive {
  public:
-  // Throws Error(kData) for a malformed directory, Error(kUnsupported) for an encrypted member or a
-  // compression method that libzip lacks.
-  ZipArchive(std::shared_ptr<MappedFile> file, std::string scratch_folder);
+  // Throws as read_zip_directory() does. Of the options, the scratch folder and the stop flag
+  // matter.
+  ZipArchive(std::shared_ptr<const MappedFile> file, const OpenOptions& options);
   ~ZipArchive();
   ZipArchive(const ZipArchive&) = delete;
   ZipArchive& operator=(const ZipArchive&) = delete;
 
-  // In the order of the directory; names are unique, and no folder is listed.
   const std::vector<ZipMember>& members() const;
   std::optional<std::size_t> find(std::string_view name) const;
-  // The first `bytes` of a member, or all of it where it is shorter.
+  // The first `bytes` of a member, or all of it where it is shorter; then they are also compared
+  // with its CRC-32. Throws Error(kData).
   std::string read_start(std::size_t member, std::int64_t bytes) const;
   // Where the bytes of a member lie: a store, which outlives this object, and an offset into it.
   // `checks_crc`: whether a stored member is compared with its CRC-32 when it is first read (a
-  // compressed one always is).
+  // compressed one always is). At most kUnpackedMembers of an archive lie unpacked at a time, and
+  // those that are being read.
   struct Data {
     std::shared_ptr<const ByteStore> store;
     std::int64_t offset = 0;
   };
   Data data(std::size_t member, bool checks_crc) const;
+  static constexpr std::size_t kUnpackedMembers = 4;
+
+  struct Impl;
 
  private:
-  struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<const Impl> impl_;
 };
 
 // The two kinds of archive; append_zip() chooses.
