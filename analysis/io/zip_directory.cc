@@ -226,11 +226,12 @@ class DirectoryReader {
     extents.reserve(found);
     for (std::uint64_t i = 0; i < found; ++i) {
       ZipMember member = entry(i);
-      extents.push_back({locate(i, member), member.offset + member.packed, members.size()});
       // Folders have names that end so, and no bytes.
-      if (member.name.ends_with('/') && member.size == 0) {
-        extents.pop_back();
-        continue;
+      if (member.name.ends_with('/') && member.size == 0) continue;
+      // libzip does not look for the local header of an empty member, and no byte of it is read.
+      if (member.packed > 0) {
+        const std::int64_t header = locate(i, member);
+        extents.push_back({header, member.offset + member.packed, members.size()});
       }
       members.push_back(std::move(member));
     }
@@ -332,8 +333,7 @@ class DirectoryReader {
     }
     check_local(header, name_bytes, member);
     char byte = 0;
-    if (member.packed > 0 &&
-        (zip_fread(opened.get(), &byte, 1) != 1 || reader_.last_read != member.offset)) {
+    if (zip_fread(opened.get(), &byte, 1) != 1 || reader_.last_read != member.offset) {
       refuse_member(member.name, "has no data where its local header says");
     }
     return header;
