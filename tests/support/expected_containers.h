@@ -137,18 +137,42 @@ inline void check_file(const std::filesystem::path& path, const Tensors& expecte
   }
 }
 
-// Rows that cannot or must not be equal, each with its reason.
-inline const std::map<std::pair<std::string, std::string>, std::string>& exceptions() {
-  static const std::map<std::pair<std::string, std::string>, std::string> kExceptions = {};
-  return kExceptions;
+// Rows that this project does not read, each a refusal with exit code 4: block types of ggml that
+// it only names.
+inline const std::map<std::string, std::set<std::string>>& not_read() {
+  static const std::map<std::string, std::set<std::string>> kNotRead = {
+      {"containers/other_types.gguf",
+       {"IQ1_M", "IQ1_S", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S", "IQ3_XXS", "IQ4_NL", "IQ4_XS",
+        "Q2_K", "Q3_K", "Q4_K", "Q5_K", "TQ1_0", "TQ2_0", "quantized.TQ1_0", "quantized.TQ2_0"}}};
+  return kNotRead;
+}
+
+inline void check_refused(const std::filesystem::path& path, const std::set<std::string>& names) {
+  const auto source = open_source(path.string(), OpenOptions{});
+  std::size_t refused = 0;
+  for (const TensorInfo& tensor : source->tensors()) {
+    if (!names.contains(tensor.name)) continue;
+    CAPTURE(tensor.name);
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(4 * tensor.elements));
+    try {
+      source->read_raw(tensor, 0, tensor.rows(), 0, tensor.cols(), bytes.data());
+      FAIL_CHECK("it was read");
+    } catch (const Error& error) {
+      CHECK(error.exit_code() == 4);
+      ++refused;
+    }
+  }
+  CHECK(refused == names.size());
 }
 
 inline void check_folder(const std::string& name, const std::filesystem::path& folder) {
   int compared = 0, left_out = 0;
-  for (auto& [file, tensors] : expected_files(name)) {
+  for (const auto& [file, tensors] : expected_files(name)) {
     Tensors rows = tensors;
-    for (const auto& [place, reason] : exceptions()) {
-      if (place.first == name + "/" + file) left_out += static_cast<int>(rows.erase(place.second));
+    if (const auto at = not_read().find(name + "/" + file); at != not_read().end()) {
+      for (const std::string& tensor : at->second) rows.erase(tensor);
+      check_refused(folder / file, at->second);
+      left_out += static_cast<int>(tensors.size() - rows.size());
     }
     check_file(folder / file, rows, compared);
   }
