@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/error.h"
+
 namespace fp4scope {
 
 // A value: an index into Pickle::objects.
@@ -85,9 +87,9 @@ struct PickleInput {
 // (pickle_refused.h). Memory is linear in the number of values.
 Pickle read_pickle(const PickleInput& input);
 
-// Error(kData) about the opcode that made `object`: "WHERE: OPCODE at byte N WHAT".
-[[noreturn]] void fail_at(const Pickle& pickle, const PickleObject& object,
-                          const std::string& what);
+// An error about the opcode that made `object`: "WHERE: OPCODE at byte N WHAT".
+[[noreturn]] void fail_at(const Pickle& pickle, const PickleObject& object, const std::string& what,
+                          ErrorKind kind = ErrorKind::kData);
 
 // "module.name" of a kGlobal, empty for others.
 std::string global_name(const PickleObject& object);

@@ -284,9 +284,10 @@ Pickle read_pickle(const PickleInput& input) {
   return PickleMachine(input).run();
 }
 
-void fail_at(const Pickle& pickle, const PickleObject& object, const std::string& what) {
-  throw Error(ErrorKind::kData, fmt::format("{}: {} at byte {} {}", pickle.where,
-                                            pickle_opcode_name(object.opcode), object.at, what));
+void fail_at(const Pickle& pickle, const PickleObject& object, const std::string& what,
+             ErrorKind kind) {
+  throw Error(kind, fmt::format("{}: {} at byte {} {}", pickle.where,
+                                pickle_opcode_name(object.opcode), object.at, what));
 }
 
 std::string global_name(const PickleObject& object) {

@@ -208,10 +208,10 @@ const StoredDType& TorchTensors::dtype_argument(const Call& call, PickleId id) c
   }
   const StoredDType* dtype = torch_dtype(object.name);
   if (dtype == nullptr) {
-    throw Error(
-        ErrorKind::kUnsupported,
-        fmt::format("{}: byte {} calls {} with the unknown dtype {}", pickle_.where, call.object.at,
-                    printable(call.function), in_quotes(global_name(object))));
+    fail_at(pickle_, call.object,
+            fmt::format("calls {} with the unknown dtype {}", printable(call.function),
+                        in_quotes(global_name(object))),
+            ErrorKind::kUnsupported);
   }
   return *dtype;
 }

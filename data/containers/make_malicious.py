@@ -207,13 +207,11 @@ def calls(c: Cases) -> None:
         b"\x80\x04\x95" + struct.pack("<Q", 48) + b"}\x94\x8c\x01x\x94\x8c\x05posix\x94\x8c\x06system\x94\x93\x94"
         b"\x8c\x08echo bad\x94\x85\x94R\x94s."
     )
-    c.pt("os_system_p0", protocol0, "os.system by GLOBAL and REDUCE, protocol 0", "inert")
-    c.pt("os_system_p2", in_dict(call(system, COMMAND)), "os.system by GLOBAL and REDUCE, protocol 2", "inert")
-    c.pt("os_system_p4", stack_global, "os.system by STACK_GLOBAL and REDUCE, protocol 4", "inert")
-    c.put("os_system_bare_p0.pkl", protocol0, "the same as a bare pickle", "refuse", None, "inert")
-    c.put(
-        "os_system_bare_p2.pt", in_dict(call(system, COMMAND)), "the same as a bare pickle named .pt", "refuse", None, "inert"
-    )
+    c.pt("os_system_p0", protocol0, "os.system by GLOBAL and REDUCE, protocol 0", "refuse", "GLOBAL")
+    c.pt("os_system_p2", in_dict(call(system, COMMAND)), "os.system by GLOBAL and REDUCE, protocol 2", "refuse", "GLOBAL")
+    c.pt("os_system_p4", stack_global, "os.system by STACK_GLOBAL and REDUCE, protocol 4", "refuse", "STACK_GLOBAL")
+    c.put("os_system_bare_p0.pkl", protocol0, "the same as a bare pickle", "refuse")
+    c.put("os_system_bare_p2.pt", in_dict(call(system, COMMAND)), "the same as a bare pickle named .pt", "refuse", "GLOBAL")
     for module, name, code in (
         ("builtins", "eval", "1/0"),
         ("__builtin__", "eval", "1/0"),
@@ -231,7 +229,8 @@ def calls(c: Cases) -> None:
             f"{module.strip('_')}_{name.strip('_')}".replace(".", "_") + ("_py2" if module[0] == "_" else ""),
             in_dict(call(global_(module, name), text(code))),
             f"{module}.{name} called",
-            "inert",
+            "refuse",
+            "GLOBAL",
         )
     c.pt(
         "getattr_chain",
@@ -242,19 +241,22 @@ def calls(c: Cases) -> None:
             )
         ),
         "getattr(__import__('os'), 'system') called",
-        "inert",
+        "refuse",
+        "GLOBAL",
     )
     c.pt(
         "dotted_global",
         in_dict(call(global_("torch", "serialization.os.system"), COMMAND)),
         "a GLOBAL with a dotted path into os",
-        "inert",
+        "refuse",
+        "GLOBAL",
     )
     c.pt(
         "newobj_popen",
         in_dict(global_("subprocess", "Popen") + tuple_(COMMAND) + NEWOBJ),
         "subprocess.Popen by NEWOBJ",
-        "inert",
+        "refuse",
+        "GLOBAL",
     )
     c.pt(
         "newobj_ex_popen",
@@ -268,19 +270,17 @@ def calls(c: Cases) -> None:
         + SETITEM
         + STOP,
         "subprocess.Popen by NEWOBJ_EX",
-        "inert",
-        None,
         "refuse",
+        "GLOBAL",
     )
     c.pt(
         "obj_popen",
         in_dict(MARK + global_("subprocess", "Popen") + COMMAND + b"o"),
         "subprocess.Popen by OBJ",
         "refuse",
-        "OBJ",
-        "inert",
+        "GLOBAL",
     )
-    c.pt("inst_popen", in_dict(MARK + COMMAND + b"isubprocess\nPopen\n"), "subprocess.Popen by INST", "refuse", "INST", "inert")
+    c.pt("inst_popen", in_dict(MARK + COMMAND + b"isubprocess\nPopen\n"), "subprocess.Popen by INST", "refuse", "INST")
     c.pt(
         "build_setstate",
         in_dict(
@@ -296,16 +296,16 @@ def calls(c: Cases) -> None:
             + BUILD
         ),
         "BUILD that plants __setstate__, then BUILD with a command",
-        "inert",
+        "refuse",
+        "GLOBAL",
     )
-    c.pt("reduce_on_int", in_dict(number(7) + tuple_(COMMAND) + REDUCE), "REDUCE of an integer", "refuse", "REDUCE", "inert")
+    c.pt("reduce_on_int", in_dict(number(7) + tuple_(COMMAND) + REDUCE), "REDUCE of an integer", "refuse", "REDUCE")
     c.pt(
         "reduce_args_not_tuple",
-        in_dict(system + COMMAND + REDUCE),
+        in_dict(global_("a", "b") + COMMAND + REDUCE),
         "REDUCE with text for arguments",
         "refuse",
         "REDUCE",
-        "inert",
     )
     for code, raw in (("EXT1", b"\x82\x01"), ("EXT2", b"\x83\x01\x01"), ("EXT4", b"\x84\x01\x00\x00\x7f")):
         c.pt(code.lower(), in_dict(raw), f"{code}: an entry of the extension registry", "refuse", code)
@@ -327,15 +327,15 @@ def calls(c: Cases) -> None:
 
 
 def tensors(c: Cases) -> None:
-    def bad(name: str, value: bytes, what: str) -> None:
-        c.pt(name, in_dict(value), what, "refuse")
+    def bad(name: str, value: bytes, what: str, opcode: str = "REDUCE") -> None:
+        c.pt(name, in_dict(value), what, "refuse", opcode)
 
     bad("rebuild_no_args", call(REBUILD), "_rebuild_tensor_v2 without arguments")
     bad("rebuild_three_args", call(REBUILD, storage(), number(0), numbers((2, 2))), "_rebuild_tensor_v2 with 3 arguments")
     bad("rebuild_twenty_args", call(REBUILD, *([storage()] + [number(0)] * 19)), "_rebuild_tensor_v2 with 20 arguments")
     bad("rebuild_storage_is_text", tensor(store=text("storage")), "text in the place of the storage")
     bad("rebuild_storage_is_none", tensor(store=NONE), "None in the place of the storage")
-    bad("rebuild_storage_is_stub", tensor(store=call(global_("os", "system"), COMMAND)), "a call in the place of the storage")
+    bad("rebuild_storage_is_stub", tensor(store=call(global_("a", "b"), COMMAND)), "a call in the place of the storage")
     bad("rebuild_size_is_text", tensor(size=text("22")), "text for the size")
     bad("rebuild_size_of_text", tensor(size=tuple_(text("2"), text("2"))), "a size of texts")
     bad("rebuild_size_float", tensor(size=tuple_(b"G" + struct.pack(">d", 2.0), number(2))), "a size of floats")
@@ -413,35 +413,38 @@ def tensors(c: Cases) -> None:
         "_rebuild_from_type_v2 without arguments",
     )
 
-    bad("storage_key_up", tensor(storage(key=text("../version"))), "storage key ../version")
-    bad("storage_key_up_far", tensor(storage(key=text("../../../../etc/hostname"))), "storage key out of the archive")
-    bad("storage_key_absolute", tensor(storage(key=text("/etc/hostname"))), "absolute storage key")
-    bad("storage_key_missing", tensor(storage(key=text("7"))), "storage key without a member")
-    bad("storage_key_empty", tensor(storage(key=text(""))), "empty storage key")
-    bad("storage_key_nul", tensor(storage(key=text("0\0"))), "storage key with NUL")
-    bad("storage_key_number", tensor(storage(key=number(0))), "storage key that is a number")
-    bad("storage_size_2e62", tensor(storage(count=number(2**62))), "storage of 2^62 elements: its bytes wrap to zero")
-    bad("storage_size_negative", tensor(storage(count=number(-4))), "storage of -4 elements")
+    bad("storage_key_up", tensor(storage(key=text("../version"))), "storage key ../version", "BINPERSID")
+    bad("storage_key_up_far", tensor(storage(key=text("../../../../etc/hostname"))), "storage key out of the archive", "BINPERSID")
+    bad("storage_key_absolute", tensor(storage(key=text("/etc/hostname"))), "absolute storage key", "BINPERSID")
+    bad("storage_key_missing", tensor(storage(key=text("7"))), "storage key without a member", "BINPERSID")
+    bad("storage_key_empty", tensor(storage(key=text(""))), "empty storage key", "BINPERSID")
+    bad("storage_key_nul", tensor(storage(key=text("0\0"))), "storage key with NUL", "BINPERSID")
+    bad("storage_key_number", tensor(storage(key=number(0))), "storage key that is a number", "BINPERSID")
+    bad("storage_size_2e62", tensor(storage(count=number(2**62))), "storage of 2^62 elements: its bytes wrap to zero", "BINPERSID")
+    bad("storage_size_negative", tensor(storage(count=number(-4))), "storage of -4 elements", "BINPERSID")
     bad(
         "storage_size_more",
         tensor(storage(count=number(8)), size=numbers((2, 4)), stride=numbers((4, 1))),
         "storage that claims more than its member has",
+        "BINPERSID",
     )
-    bad("storage_size_text", tensor(storage(count=text("4"))), "text for the number of elements")
-    bad("storage_class_unknown", tensor(storage(kind=global_("torch", "NoSuchStorage"))), "a storage class that does not exist")
-    bad("storage_class_os", tensor(storage(kind=global_("os", "system"))), "os.system as storage class")
-    bad("storage_tag", tensor(storage(tag=text("module"))), "persistent id that is not a storage")
+    bad("storage_size_text", tensor(storage(count=text("4"))), "text for the number of elements", "BINPERSID")
+    bad("storage_class_unknown", tensor(storage(kind=global_("torch", "NoSuchStorage"))), "a storage class that does not exist", "BINPERSID")
+    bad("storage_class_os", tensor(storage(kind=global_("os", "system"))), "os.system as storage class", "GLOBAL")
+    bad("storage_tag", tensor(storage(tag=text("module"))), "persistent id that is not a storage", "REDUCE")
     bad(
         "storage_tuple_short",
         tensor(tuple_(text("storage"), global_("torch", "FloatStorage")) + BINPERSID),
         "persistent id of two entries",
+        "BINPERSID",
     )
-    bad("storage_tuple_empty", tensor(EMPTY_TUPLE + BINPERSID), "empty persistent id")
-    bad("storage_not_tuple", tensor(text("0") + BINPERSID), "persistent id that is text")
+    bad("storage_tuple_empty", tensor(EMPTY_TUPLE + BINPERSID), "empty persistent id", "BINPERSID")
+    bad("storage_not_tuple", tensor(text("0") + BINPERSID), "persistent id that is text", "BINPERSID")
     bad(
         "storage_two_dtypes_sizes",
         EMPTY_LIST + tensor() + APPEND + tensor(storage(kind=global_("torch", "DoubleStorage"), count=number(4))) + APPEND,
         "one storage key with 4 floats, then with 4 doubles",
+        "BINPERSID",
     )
 
 
@@ -449,8 +452,8 @@ def streams(c: Cases) -> None:
     def broken(name: str, pickle: bytes, what: str, opcode: str | None, also_ok: str | None = None) -> None:
         c.pt(name, pickle, what, "refuse", opcode, also_ok)
 
-    def big(name: str, pickle: bytes, what: str, must: str, also_ok: str | None) -> None:
-        c.put(f"{name}.pt", archive(pickle, deflate=True), what, must, None, also_ok)
+    def big(name: str, pickle: bytes, what: str, must: str, opcode: str | None = None) -> None:
+        c.put(f"{name}.pt", archive(pickle, deflate=True), what, must, opcode)
 
     def doubling(leaf: bytes) -> bytes:
         # Memo i holds a list of memo i - 1 twice: 2^40 ways to the leaf by 40 lists. POP, as the memo alone keeps each.
@@ -459,8 +462,8 @@ def streams(c: Cases) -> None:
             out += EMPTY_LIST + b"q" + bytes([i + 1]) + (b"h" + bytes([i]) + APPEND) * 2 + b"0"
         return out + b"h" + bytes([40]) + SETITEM + STOP
 
-    c.pt("memo_bomb", doubling(EMPTY_LIST), "2^40 references by lists of two references; no tensor", "inert", None, "refuse")
-    c.pt("memo_bomb_tensor", doubling(tensor()), "2^40 names for one tensor", "refuse")
+    c.pt("memo_bomb", doubling(EMPTY_LIST), "2^40 references by lists of two references; no tensor", "refuse", "EMPTY_LIST")
+    c.pt("memo_bomb_tensor", doubling(tensor()), "2^40 names for one tensor", "refuse", "REDUCE")
     laughs = PROTO2 + EMPTY_DICT + text("x") + text("ha") + b"q\x000"
     for i in range(20):
         laughs += MARK + (b"h" + bytes([i])) * 10 + TUPLE + b"q" + bytes([i + 1]) + b"0"
@@ -468,27 +471,25 @@ def streams(c: Cases) -> None:
         "billion_laughs",
         laughs + b"h\x14" + SETITEM + STOP,
         "tuples of ten references, 20 deep; no tensor",
-        "inert",
-        None,
         "refuse",
+        "TUPLE",
     )
     depth = 100_000
-    big("deep_lists", PROTO2 + EMPTY_LIST * depth + APPEND * (depth - 1) + STOP, "lists 100000 deep", "refuse", "inert")
-    big("deep_tuples", PROTO2 + NONE + TUPLE1 * depth + STOP, "tuples 100000 deep", "refuse", "inert")
-    big("deep_marks", PROTO2 + MARK * depth + TUPLE * depth + STOP, "100000 MARKs, then TUPLEs", "refuse", "inert")
-    big("open_marks", PROTO2 + NONE + MARK * depth + STOP, "100000 MARKs that are never used", "refuse", "inert")
+    big("deep_lists", PROTO2 + EMPTY_LIST * depth + APPEND * (depth - 1) + STOP, "lists 100000 deep", "refuse", "EMPTY_LIST")
+    big("deep_tuples", PROTO2 + NONE + TUPLE1 * depth + STOP, "tuples 100000 deep", "refuse", "TUPLE1")
+    big("deep_marks", PROTO2 + MARK * depth + TUPLE * depth + STOP, "100000 MARKs, then TUPLEs", "refuse", "TUPLE")
+    big("open_marks", PROTO2 + NONE + MARK * depth + STOP, "100000 MARKs that are never used", "refuse", "STOP")
     big(
         "deep_reduce",
         PROTO2 + global_("a", "b") + (EMPTY_TUPLE + REDUCE) * depth + STOP,
         "a call of a call, 100000 deep",
         "refuse",
-        "inert",
+        "REDUCE",
     )
     big(
         "long_text_number",
         PROTO2 + EMPTY_DICT + text("x") + b"L" + b"9" * 100_000 + b"L\n" + SETITEM + STOP,
         "LONG of 100000 decimal digits",
-        "refuse",
         "inert",
     )
 
@@ -516,7 +517,6 @@ def streams(c: Cases) -> None:
         b"\x80\x04\x95" + struct.pack("<Q", 100) + EMPTY_DICT + STOP,
         "FRAME longer than the stream",
         "FRAME",
-        "inert",
     )
     broken(
         "frame_in_frame",
@@ -530,7 +530,6 @@ def streams(c: Cases) -> None:
         in_dict(number(1) + b"r" + struct.pack("<I", 2**32 - 1)),
         "LONG_BINPUT with index 2^32 - 1",
         "LONG_BINPUT",
-        "inert",
     )
     broken("put_huge", in_dict(number(1) + b"p99999999999999999999\n"), "PUT with an index over 64 bits", "PUT")
     broken("put_negative", in_dict(number(1) + b"p-1\n"), "PUT with index -1", "PUT")
@@ -681,7 +680,8 @@ def legacy(c: Cases) -> None:
         "legacy_os_system.pt",
         magic + version + info + in_dict(call(global_("os", "system"), COMMAND)) + PROTO2 + EMPTY_LIST + STOP,
         "legacy file that calls os.system",
-        "inert",
+        "refuse",
+        "GLOBAL",
     )
 
 
