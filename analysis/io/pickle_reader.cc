@@ -35,8 +35,9 @@ Pickle PickleMachine::run() {
   for (;;) {
     if (next_ == input_.bytes.size()) {
       throw Error(ErrorKind::kData,
-                  fmt::format("{}: the pickle has {} bytes and ends without STOP (truncated?)",
-                              input_.where, next_));
+                  fmt::format("{}: the pickle that starts at byte {} ends after {} bytes without "
+                              "STOP (truncated?)",
+                              input_.where, input_.base, next_));
     }
     at_ = next_++;
     opcode_ = static_cast<unsigned char>(input_.bytes[at_]);

@@ -163,7 +163,7 @@ void TorchTensors::expect_arguments(const Call& call, std::size_t least, std::si
   if (found >= least && found <= most) return;
   fail(call, fmt::format(
                  "{} arguments, expected {}", found,
-                 least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
+                 least == most ? fmt::format("{}", least) : fmt::format("{} or {}", least, most)));
 }
 
 std::int64_t TorchTensors::integer(const Call& call, PickleId id, const char* what) const {
@@ -288,7 +288,7 @@ FoundTensors TorchTensors::dense(const Call& call, bool has_dtype) {
   std::optional<TorchStorageId> id;
   if (persistent.kind == PickleKind::kPersistent) id = read_storage_id(pickle_, persistent);
   if (!id) {
-    fail(call, fmt::format("{} for the storage, expected a persistent id of one",
+    fail(call, fmt::format("{} for the storage, expected the persistent id of a storage",
                            pickle_kind_name(persistent.kind)));
   }
   const StoredDType& dtype = has_dtype ? dtype_argument(call, call.arguments[6]) : *id->dtype;

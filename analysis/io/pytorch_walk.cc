@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/io/message.h"
 #include "analysis/io/pickle_text.h"
+#include "sim/error.h"
 
 namespace fp4scope {
 namespace {
@@ -101,7 +103,7 @@ class Walk {
     const std::size_t key_texts = key_texts_.size();
     count(1);
     Steps steps;
-    if (const FoundTensors* found = input_.tensors.find(id)) {
+    if (const FoundTensors* found = find(id)) {
       list(*found, id);
       by_indices(found->items, steps);
       for (const PickleId state : found->states) by_state(state, steps);
@@ -132,6 +134,15 @@ class Walk {
     }
     on_path_[id] = true;
     frames_.push_back({id, std::move(steps), 0, path_.size(), parts_, key_texts});
+  }
+
+  const FoundTensors* find(PickleId id) {
+    try {
+      return input_.tensors.find(id);
+    } catch (const Error& error) {
+      if (path_.empty()) throw;
+      throw Error(error.kind(), fmt::format("{} (tensor {})", error.what(), in_quotes(path_)));
+    }
   }
 
   void list(const FoundTensors& found, PickleId id) {

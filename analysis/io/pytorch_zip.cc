@@ -112,22 +112,9 @@ void append_part(const ZipArchive& archive, const Part& part,
 
 void append_pytorch_zip(const ZipArchive& archive, std::size_t pickle,
                         const std::shared_ptr<MappedFile>& file, Contents& contents) {
-  contents.info.container = "pytorch";
   contents.info.bytes += file->size();
-  const std::vector<ZipMember>& members = archive.members();
-  const std::string& name = members[pickle].name;
+  const std::string& name = archive.members()[pickle].name;
   const std::string root = name.substr(0, name.size() - kPickleName.size());
-  for (const ZipMember& other : members) {
-    const std::size_t slash = other.name.find('/');
-    const bool is_pickle = other.name == kPickleName ||
-                           (slash != std::string::npos &&
-                            std::string_view(other.name).substr(slash + 1) == kPickleName);
-    if (is_pickle && other.name != name) {
-      throw Error(ErrorKind::kData,
-                  fmt::format("{}: the archive has {} and {}, expected one pickle",
-                              printable(file->path()), in_quotes(name), in_quotes(other.name)));
-    }
-  }
   TensorNames names;
   const bool big_endian = is_big_endian(archive, root, file->path());
   append_part(archive, {pickle, root + "data/", "", big_endian}, file, names, contents);
