@@ -59,7 +59,11 @@ class LegacyStorages final : public TorchStorages {
       const auto claim =
           key.kind == PickleKind::kText ? claims_.find(std::string(key.text)) : claims_.end();
       if (claim == claims_.end()) {
-        fail_at(keys, key, "makes a key of a storage that the pickle does not use");
+        fail_at(keys, key,
+                fmt::format("lists {} as the key of a storage, which the pickle does not use",
+                            key.kind == PickleKind::kText
+                                ? in_quotes(key.text)
+                                : std::string(pickle_kind_name(key.kind))));
       }
       const std::string shown = in_quotes(key.text);
       if (next > file.size() - kCountBytes) {
