@@ -26,7 +26,8 @@ inline constexpr std::array<std::int8_t, 16> kGgmlDoubledE2m1 = {0, 1,  2,  3,  
                                                                  0, -1, -2, -3, -4, -6, -8, -12};
 // 2^(byte-128); byte 255 is no NaN there but 2^127.
 float ggml_half_e8m0(std::uint8_t byte);
-// Half of the UE4M3 value. Bit 7 is ignored, except that 0x7F gives 0 and 0xFF gives 240.
+// Half of the UE4M3 value. Bit 7 is ignored, except that 0x7F gives 0 and 0xFF gives 240 (ggml's
+// CPU code and the gguf package; CUDA code of ggml reads 0xFF as 0).
 float ggml_half_ue4m3(std::uint8_t byte);
 
 // One-byte codes [rows, cols] and scale bytes [rows, cols/32] or [rows, cols/16] to blocks
