@@ -316,7 +316,7 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
                                const QuantizeOptions& options) {
   const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
-  const std::unique_ptr<TensorSource> source = open_source(operand.file);
+  const std::unique_ptr<TensorSource> source = open_source(operand.file, options.open);
   refuse_overwriting(out, source_files(*source));
   const Recipe recipe = recorded_recipe(*source, options);
   const Backend& backend = choose_backend(options.backend, recipe);

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "analysis/io/message.h"
 #include "analysis/io/mmap.h"
+#include "analysis/io/scratch.h"
 #include "analysis/io/sinks.h"
 #include "sim/format_file.h"
 #include "sim/rcp_table.h"
@@ -124,6 +126,14 @@ int stop_exit_code() {
   return 128 + g_stop_signal.load();
 }
 
+OpenOptions tool_open_options() {
+  OpenOptions options;
+  const char* folder = std::getenv("TMPDIR");
+  if (folder != nullptr && *folder != '\0') options.scratch_folder = folder;
+  options.stop = &g_stop;
+  return options;
+}
+
 Progress::Progress(bool quiet) : enabled_(!quiet && ::isatty(STDERR_FILENO) != 0) {}
 
 void Progress::update(std::int64_t done, std::int64_t total) {
@@ -217,6 +227,7 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
   for (const Operand& operand : operands) {
     for (const std::string& file : readable([&] { return container_files(operand.file); })) {
       refuse_one_of({file});
+      if (is_stream(file)) continue;  // what is read here would be missing later
       refuse_one_of(readable([&] { return source_files(*open_source(file, options)); }));
     }
   }

@@ -59,13 +59,15 @@ class Progress {
 };
 
 // --- options that several verbs have ---
+// With TMPDIR and the stop flag of the signal handlers.
+OpenOptions tool_open_options();
 struct CommonOptions {
   bool json = false, quiet = false, verbose = false;
   TensorFilter filter;
   int axis = -1;
   int threads = 0;
   std::string backend = "auto";
-  OpenOptions open;
+  OpenOptions open = tool_open_options();
   std::string rcp_table, format_file;  // files that recipes may need
 };
 void add_filter(CLI::App& app, TensorFilter& filter);

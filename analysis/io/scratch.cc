@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,10 +34,10 @@ ScratchFile::~ScratchFile() {
 }
 
 void ScratchFile::fail(int error_number) const {
-  throw Error(ErrorKind::kData,
-              fmt::format("cannot unpack {} into a scratch file in {}: {} (TMPDIR names another "
-                          "folder)",
-                          printable(what_), printable(folder_), system_message(error_number)));
+  throw Error(
+      ErrorKind::kData,
+      fmt::format("cannot keep {} in a scratch file in {}: {} (TMPDIR names another folder)",
+                  printable(what_), printable(folder_), system_message(error_number)));
 }
 
 void ScratchFile::write(const void* data, std::size_t bytes) {
@@ -58,39 +59,75 @@ std::shared_ptr<MappedFile> ScratchFile::finish(const std::string& path) {
 
 bool is_stream(const std::string& path) {
   if (path == "-") return true;
+  if (path.find('\0') != std::string::npos) return false;  // stat() would see another name
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
          !S_ISDIR(status.st_mode) && !S_ISBLK(status.st_mode);
 }
 
-std::shared_ptr<MappedFile> spool_stream(const std::string& path, const std::string& folder) {
+namespace {
+
+// How long a signal that asks to stop may wait while nothing comes.
+constexpr int kPollMilliseconds = 100;
+
+// A descriptor of which this file is the owner.
+struct Descriptor {
+  explicit Descriptor(int number) : fd(number) {}
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int fd;
+};
+
+// Until there is something to read or the writer has gone. A FIFO that no writer has opened yet is
+// neither, while read() would call it ended.
+void wait_for_data(int fd, const std::atomic<bool>* stop) {
+  for (;;) {
+    if (stop != nullptr && *stop) throw Error(ErrorKind::kData, "interrupted");
+    pollfd waiting{fd, POLLIN, 0};
+    if (::poll(&waiting, 1, kPollMilliseconds) > 0) return;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<MappedFile> spool_stream(const std::string& path, const std::string& folder,
+                                         const std::atomic<bool>* stop) {
   const bool standard_input = path == "-";
   const std::string name = standard_input ? "standard input" : path;
   const auto fail = [&](const std::string& why) {
     throw Error(ErrorKind::kData, fmt::format("cannot read {}: {}", printable(name), why));
   };
-  if (standard_input && ::isatty(STDIN_FILENO) != 0) {
-    fail("it is a terminal, expected a file or pipe");
+  // O_NONBLOCK: opening a FIFO waits for its writer, without an eye on `stop`.
+  const Descriptor in(standard_input ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                     : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (in.fd < 0) fail(system_message(errno));
+  struct stat status {};
+  if (::fstat(in.fd, &status) != 0) fail(system_message(errno));
+  // Devices such as /dev/zero have no end.
+  if (::isatty(in.fd) != 0) fail("it is a terminal, expected a file or pipe");
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
+    fail("it is a device, expected a file or pipe");
   }
-  const int fd = standard_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(system_message(errno));
+  if (S_ISDIR(status.st_mode)) fail("it is a directory, expected a file or pipe");
+  if (S_ISREG(status.st_mode) && ::lseek(in.fd, 0, SEEK_CUR) == 0) {
+    // A redirected file needs no copy.
+    const int copy = ::fcntl(in.fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) fail(system_message(errno));
+    return std::make_shared<MappedFile>(copy, name);
+  }
   ScratchFile scratch(folder, name);
-  std::vector<unsigned char> buffer(std::size_t{1} << 20);
-  int error_number = 0;
+  std::vector<unsigned char> buffer(std::size_t{1} << 18);
   for (;;) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error_number = errno;
-    if (got <= 0) break;
-    try {
-      scratch.write(buffer.data(), static_cast<std::size_t>(got));
-    } catch (const Error&) {
-      if (!standard_input) ::close(fd);
-      throw;
-    }
+    wait_for_data(in.fd, stop);
+    const ssize_t got = ::read(in.fd, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) fail(system_message(errno));
+    if (got == 0) break;
+    scratch.write(buffer.data(), static_cast<std::size_t>(got));
   }
-  if (!standard_input) ::close(fd);
-  if (error_number != 0) fail(system_message(error_number));
   if (scratch.size() == 0) fail("nothing came out of it");
   return scratch.finish(name);
 }

@@ -2,6 +2,7 @@
 // pipe, a compressed member of an archive) go into a file without a name, which disappears with its
 // last descriptor, also when the process is killed.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,10 +31,13 @@ class ScratchFile {
   std::int64_t size_ = 0;
 };
 
-// Everything that comes out of a pipe, socket or device ("-": standard input) until it ends. Throws
-// Error(kData) when nothing comes.
-std::shared_ptr<MappedFile> spool_stream(const std::string& path, const std::string& folder);
-// Whether `path` is "-" or something that can be read only once.
+// Everything that comes out of a FIFO, pipe or socket ("-": standard input) until it ends; it waits
+// for a writer as long as none comes. A regular file behind "-" is mapped as it is. Throws
+// Error(kData) for terminals and devices, when nothing comes, when the folder is full, and
+// "interrupted" soon after `stop` is set (null: never).
+std::shared_ptr<MappedFile> spool_stream(const std::string& path, const std::string& folder,
+                                         const std::atomic<bool>* stop);
+// Whether `path` is "-" or something that can be read only once: not a second time to look at it.
 bool is_stream(const std::string& path);
 
 }  // namespace fp4scope

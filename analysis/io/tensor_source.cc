@@ -93,7 +93,7 @@ std::vector<std::string> files_ending(const std::string& folder,
 }
 
 std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptions& options) {
-  const auto file = is_stream(path) ? spool_stream(path, options.scratch_folder)
+  const auto file = is_stream(path) ? spool_stream(path, options.scratch_folder, options.stop)
                                     : std::make_shared<MappedFile>(path);
   Contents contents;
   contents.info.path = path;

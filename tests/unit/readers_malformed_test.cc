@@ -379,9 +379,8 @@ TEST_CASE("files of other kinds and things that are no files are named") {
   };
   for (const Case& c : cases) check_case(dir.file("other"), c);
 
-  const std::string folder = dir.file("folder"), fifo = dir.file("fifo");
+  const std::string folder = dir.file("folder");
   std::filesystem::create_directory(folder);
-  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   std::filesystem::create_symlink("nowhere", dir.path() / "dangling");
   const std::string two = dir.file("two");
   std::filesystem::create_directory(two);
@@ -395,8 +394,7 @@ TEST_CASE("files of other kinds and things that are no files are named") {
       {dir.file("dangling"), "No such file or directory"},
       {folder, "holds no tensors"},
       {two, "holds 2 index files"},
-      {fifo, "pipe, socket or device"},
-      {"/dev/null", "pipe, socket or device"},
+      {"/dev/null", "it is a device, expected a file or pipe"},
       {"", "the file name is empty"},
       {std::string("a\0b", 3), "NUL byte"},
   };
