@@ -228,10 +228,9 @@ class DirectoryReader {
       ZipMember member = entry(i);
       // Folders have names that end so, and no bytes.
       if (member.name.ends_with('/') && member.size == 0) continue;
-      // libzip does not look for the local header of an empty member, and no byte of it is read.
+      const std::int64_t start = locate(i, member);
       if (member.packed > 0) {
-        const std::int64_t header = locate(i, member);
-        extents.push_back({header, member.offset + member.packed, members.size()});
+        extents.push_back({start, member.offset + member.packed, members.size()});
       }
       members.push_back(std::move(member));
     }
@@ -305,7 +304,7 @@ class DirectoryReader {
     return member;
   }
 
-  // Sets member.offset; returns where the local header starts.
+  // Sets member.offset; returns where the local header starts, 0 without data.
   std::int64_t locate(std::uint64_t index, ZipMember& member) const {
     reader_.first_read = -1;
     const std::unique_ptr<zip_file_t, CloseFile> opened(
@@ -313,6 +312,8 @@ class DirectoryReader {
     if (opened == nullptr) {
       refuse_member(member.name, fmt::format("cannot be opened: {}", zip_strerror(archive_)));
     }
+    // libzip does not look for what has no bytes, and nothing will be read there.
+    if (member.packed == 0) return 0;
     // libzip reads the lengths of name and extra field (bytes 26 to 30), or the whole header.
     const std::int64_t seen = reader_.first_read;
     std::int64_t header = -1;
