@@ -7,7 +7,9 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libfmt-dev libboost-dev nlohmann-json3-dev libcli11-dev doctest-dev libxxhash-dev
   libre2-dev librandom123-dev liblzma-dev libtomlplusplus-dev
-  libzip-dev zlib1g-dev
+  libzip-dev zlib1g-dev libhdf5-dev
+  # Filter plug-ins of HDF5, of which tests read files.
+  hdf5-filter-plugin hdf5-filter-plugin-blosc-serial
 )
 
 if ! command -v dpkg-query >/dev/null; then

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 
+#include "analysis/io/byte_order.h"
 #include "analysis/io/message.h"
 #include "analysis/io/widen.h"
 #include "sim/error.h"
@@ -23,21 +24,6 @@ constexpr std::int64_t kFaultAroundBytes = 64 * 1024;
 
 std::string key_of(const TensorInfo& tensor) {
   return tensor.file + '\0' + tensor.name;
-}
-
-template <std::size_t Bytes>
-void swap_elements(unsigned char* data, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::reverse(data + i * static_cast<std::int64_t>(Bytes),
-                 data + (i + 1) * static_cast<std::int64_t>(Bytes));
-  }
-}
-
-void swap_bytes(unsigned char* data, std::int64_t count, int bytes) {
-  if (bytes == 2) swap_elements<2>(data, count);
-  if (bytes == 4) swap_elements<4>(data, count);
-  if (bytes == 8) swap_elements<8>(data, count);
-  if (bytes == 16) swap_elements<16>(data, count);
 }
 
 template <std::size_t Bytes>

@@ -1,0 +1,249 @@
+// hdf5_source.cc: see hdf5_source.h. Datasets are listed once; rectangles come piece by piece
+// through the window of Hdf5Process.
+#include "analysis/io/hdf5_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <unordered_map>
+
+#include "analysis/io/byte_order.h"
+#include "analysis/io/hdf5_process.h"
+#include "analysis/io/mapped_source.h"
+#include "analysis/io/message.h"
+#include "analysis/io/widen.h"
+
+namespace fp4scope {
+namespace {
+
+struct Rect {
+  std::int64_t row, rows, col, cols;
+};
+
+class Hdf5Source final : public TensorSource {
+ public:
+  Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file);
+
+  const SourceInfo& info() const override { return info_; }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  void read_f32(const TensorInfo& tensor, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, float* out) const override;
+  void read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, double* out) const override;
+  void read_raw(const TensorInfo& tensor, std::int64_t row, std::int64_t rows, std::int64_t col,
+                std::int64_t cols, void* out) const override;
+  const std::vector<std::pair<std::string, std::string>>& metadata() const override {
+    return metadata_;
+  }
+
+ private:
+  // A dataset with `shape` cut into the tensor's and the array type's part.
+  struct Stored {
+    Hdf5Dataset dataset;
+    std::int64_t row_length = 1;  // of the dataset: its last dimension
+    std::int64_t inner_rows = 1;  // rows of the tensor in one element of the dataset
+    std::int64_t inner = 1;       // elements of the tensor in one element of the dataset
+  };
+  // `count` elements in little-endian order, at row `row` and column `col` of the rectangle.
+  using Sink = std::function<void(std::int64_t row, std::int64_t col, std::int64_t count,
+                                  const unsigned char* elements)>;
+
+  std::size_t index_of(const TensorInfo& tensor) const;
+  void read(std::size_t index, const Rect& rect, const Sink& sink) const;
+  void read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const;
+  void read_arrays(const Stored& stored, const Rect& rect, const Sink& sink) const;
+  void fetch(const Stored& stored, const Rect& rect,
+             const std::function<void(const unsigned char*)>& use) const;
+
+  SourceInfo info_;
+  std::shared_ptr<MappedFile> file_;
+  std::unique_ptr<Hdf5Process> library_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<Stored> stored_;                                 // parallel to tensors_
+  std::unordered_map<std::string, std::size_t> index_;         // by name
+  std::vector<std::pair<std::string, std::string>> metadata_;  // empty
+  mutable std::mutex crashes_mutex_;
+  mutable std::unordered_map<std::size_t, std::string> crashes_;  // by index: the sentence
+};
+
+Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file)
+    : info_{path, "hdf5", file->size()},
+      file_(file),
+      library_(std::make_unique<Hdf5Process>(file)) {
+  for (Hdf5Dataset& dataset : library_->list()) {
+    TensorInfo tensor;
+    tensor.name = dataset.name;
+    tensor.dtype = dataset.dtype;
+    tensor.dtype_text = dataset.dtype_text;
+    tensor.known_dtype = dataset.known_dtype;
+    tensor.shape = dataset.shape;
+    tensor.elements = checked_product(dataset.shape).value_or(0);
+    tensor.bytes = tensor.elements * dataset.bytes;
+    tensor.file = path;
+
+    Stored stored;
+    const std::size_t own = dataset.shape.size() - static_cast<std::size_t>(dataset.array_rank);
+    if (own > 0) stored.row_length = dataset.shape[own - 1];
+    for (std::size_t d = own; d < dataset.shape.size(); ++d) {
+      if (d + 1 < dataset.shape.size()) stored.inner_rows *= dataset.shape[d];
+      stored.inner *= dataset.shape[d];
+    }
+    stored.dataset = std::move(dataset);
+    index_.emplace(tensor.name, tensors_.size());
+    tensors_.push_back(std::move(tensor));
+    stored_.push_back(std::move(stored));
+  }
+}
+
+std::size_t Hdf5Source::index_of(const TensorInfo& tensor) const {
+  const std::less<const TensorInfo*> before;
+  if (!tensors_.empty() && !before(&tensor, tensors_.data()) &&
+      before(&tensor, tensors_.data() + tensors_.size())) {
+    return static_cast<std::size_t>(&tensor - tensors_.data());
+  }
+  const auto found = index_.find(tensor.name);
+  if (found == index_.end()) {
+    throw Error(ErrorKind::kData, fmt::format("{} holds no tensor {}", printable(info_.path),
+                                              in_quotes(tensor.name)));
+  }
+  return found->second;
+}
+
+void Hdf5Source::fetch(const Stored& stored, const Rect& rect,
+                       const std::function<void(const unsigned char*)>& use) const {
+  const std::int64_t elements = rect.rows * rect.cols * stored.inner;
+  Hdf5Request request;
+  request.row = rect.row;
+  request.rows = rect.rows;
+  request.col = rect.col;
+  request.cols = rect.cols;
+  library_->read(stored.dataset.name, request, elements * stored.dataset.bytes,
+                 [&](unsigned char* data) {
+                   swap_bytes(data, elements, stored.dataset.swapped);
+                   use(data);
+                 });
+}
+
+void Hdf5Source::read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const {
+  const std::int64_t fits = kHdf5Window / stored.dataset.bytes;
+  const std::int64_t cols_at_once = std::min(rect.cols, fits);
+  const std::int64_t rows_at_once = cols_at_once < rect.cols ? 1 : fits / rect.cols;
+  for (std::int64_t r = 0; r < rect.rows; r += rows_at_once) {
+    const std::int64_t rows = std::min(rows_at_once, rect.rows - r);
+    for (std::int64_t c = 0; c < rect.cols; c += cols_at_once) {
+      const std::int64_t cols = std::min(cols_at_once, rect.cols - c);
+      fetch(stored, {rect.row + r, rows, rect.col + c, cols},
+            [&](const unsigned char* data) { sink(r, c, rows * cols, data); });
+    }
+  }
+}
+
+// Whole elements of the dataset, each of which holds rows of the tensor.
+void Hdf5Source::read_arrays(const Stored& stored, const Rect& rect, const Sink& sink) const {
+  const std::int64_t bytes = stored.dataset.bytes, cols = stored.dataset.shape.back();
+  const std::int64_t fits = std::max<std::int64_t>(kHdf5Window / (stored.inner * bytes), 1);
+  const std::int64_t end = (rect.row + rect.rows - 1) / stored.inner_rows + 1;
+  for (std::int64_t element = rect.row / stored.inner_rows; element < end;) {
+    const std::int64_t at = element % stored.row_length;
+    const std::int64_t count = std::min({stored.row_length - at, end - element, fits});
+    fetch(stored, {element / stored.row_length, 1, at, count}, [&](const unsigned char* data) {
+      const std::int64_t first = element * stored.inner_rows;
+      const std::int64_t from = std::max(first, rect.row);
+      const std::int64_t to = std::min(first + count * stored.inner_rows, rect.row + rect.rows);
+      for (std::int64_t row = from; row < to; ++row) {
+        sink(row - rect.row, 0, rect.cols, data + ((row - first) * cols + rect.col) * bytes);
+      }
+    });
+    element += count;
+  }
+}
+
+void Hdf5Source::read(std::size_t index, const Rect& rect, const Sink& sink) const {
+  const TensorInfo& tensor = tensors_[index];
+  const Stored& stored = stored_[index];
+  const Hdf5Dataset& dataset = stored.dataset;
+  check_rectangle(tensor, rect.row, rect.rows, rect.col, rect.cols);
+  if (dataset.refusal != Hdf5Status::kOk) {
+    throw Error(
+        dataset.refusal == Hdf5Status::kUnsupported ? ErrorKind::kUnsupported : ErrorKind::kData,
+        fmt::format("{}: tensor {} {}", printable(tensor.file), in_quotes(tensor.name),
+                    printable(dataset.reason)));
+  }
+  if (dataset.bytes == 0) {
+    throw Error(
+        ErrorKind::kUnsupported,
+        fmt::format("{}: tensor {} has the dtype {}, which cannot be read", printable(tensor.file),
+                    in_quotes(tensor.name), in_quotes(tensor.dtype_text)));
+  }
+  file_->check();
+  {
+    const std::lock_guard lock(crashes_mutex_);
+    if (const auto crash = crashes_.find(index); crash != crashes_.end()) {
+      throw Error(ErrorKind::kData, crash->second);
+    }
+  }
+  if (rect.rows == 0 || rect.cols == 0) return;
+  try {
+    if (dataset.array_rank > 0) {
+      read_arrays(stored, rect, sink);
+    } else {
+      read_plain(stored, rect, sink);
+    }
+  } catch (const Hdf5Crash& crash) {
+    const std::lock_guard lock(crashes_mutex_);
+    crashes_.emplace(index, crash.what());
+    throw;
+  }
+  file_->check();
+}
+
+void Hdf5Source::read_raw(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                          std::int64_t col, std::int64_t cols, void* out) const {
+  const std::size_t index = index_of(tensor);
+  const std::int64_t bytes = stored_[index].dataset.bytes;
+  read(index, {row, rows, col, cols},
+       [&](std::int64_t r, std::int64_t c, std::int64_t count, const unsigned char* data) {
+         std::memcpy(static_cast<unsigned char*>(out) + (r * cols + c) * bytes, data,
+                     static_cast<std::size_t>(count * bytes));
+       });
+}
+
+void Hdf5Source::read_f32(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                          std::int64_t col, std::int64_t cols, float* out) const {
+  const std::size_t index = index_of(tensor);
+  require_widenable(tensors_[index]);
+  read(index, {row, rows, col, cols},
+       [&](std::int64_t r, std::int64_t c, std::int64_t count, const unsigned char* data) {
+         widen_elements(tensors_[index], data, static_cast<std::size_t>(count), out + r * cols + c);
+       });
+}
+
+void Hdf5Source::read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
+                          std::int64_t col, std::int64_t cols, double* out) const {
+  const std::size_t index = index_of(tensor);
+  if (tensors_[index].dtype == DType::kF64) {
+    read_raw(tensor, row, rows, col, cols, out);
+    return;
+  }
+  require_widenable(tensors_[index]);
+  std::vector<float> narrow;
+  read(index, {row, rows, col, cols},
+       [&](std::int64_t r, std::int64_t c, std::int64_t count, const unsigned char* data) {
+         narrow.resize(static_cast<std::size_t>(count));
+         widen_elements(tensors_[index], data, narrow.size(), narrow.data());
+         std::copy(narrow.begin(), narrow.end(), out + r * cols + c);
+       });
+}
+
+}  // namespace
+
+std::unique_ptr<TensorSource> open_hdf5(const std::string& path,
+                                        const std::shared_ptr<MappedFile>& file) {
+  auto source = std::make_unique<Hdf5Source>(path, file);
+  file->check();
+  return source;
+}
+
+}  // namespace fp4scope
