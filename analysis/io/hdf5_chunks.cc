@@ -43,7 +43,7 @@ const ChunkReader::Bytes* ChunkReader::chunk(hid_t dataset, const std::vector<hs
     return &cache_.front().bytes;
   }
   hsize_t stored = 0;
-  if (H5Dget_chunk_storage_size(dataset, origin.data(), &stored) < 0) {
+  if (H5Dget_chunk_storage_size(dataset, origin.data(), &stored) < 0 || stored == 0) {
     H5Eclear2(H5E_DEFAULT);
     return nullptr;
   }

@@ -120,10 +120,7 @@ void Hdf5Process::stop() noexcept {
   window_ = nullptr;
 }
 
-// The process is gone: says why.
-void Hdf5Process::died(int status, const std::string& doing) {
-  process_ = -1;
-  stop();
+void Hdf5Process::died(int status, const std::string& doing) const {
   file_->check();  // a file that was cut under the library is no damage of its own
   const std::string message = fmt::format("{}: the HDF5 library {} while {}",
                                           printable(file_->path()), end_text(status), doing);
@@ -143,28 +140,12 @@ void Hdf5Process::fail(const Hdf5Reply& reply, const std::string& doing) const {
               fmt::format("{}: {} {}", printable(file_->path()), doing, printable(reason)));
 }
 
-Hdf5Reply Hdf5Process::ask(const Hdf5Request& request, const std::string& name,
-                           const std::string& doing) {
+bool Hdf5Process::wait_reply(bool patient, const std::string& doing, Hdf5Reply& reply) {
   using Clock = std::chrono::steady_clock;
-  // A process that ended while nothing was asked of it (killed from outside) is replaced once.
-  for (int attempt = 0;; ++attempt) {
-    if (process_ < 0) start();
-    std::memcpy(window_, name.data(), name.size());
-    ssize_t sent;
-    do {
-      sent = ::send(socket_, &request, sizeof request, MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    if (sent == static_cast<ssize_t>(sizeof request)) break;
-    stop();
-    if (attempt > 0) {
-      throw Error(ErrorKind::kData, fmt::format("{}: the process of the HDF5 library ended",
-                                                printable(file_->path())));
-    }
-  }
   const auto deadline = Clock::now() + kListingPatience;
   for (;;) {
     int wait = -1;
-    if (request.operation != Hdf5Operation::kRead) {
+    if (!patient) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       wait = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     }
@@ -177,18 +158,39 @@ Hdf5Reply Hdf5Process::ask(const Hdf5Request& request, const std::string& name,
                   fmt::format("{}: the HDF5 library gave no answer in {} seconds while {}",
                               printable(file_->path()), kListingPatience.count(), doing));
     }
-    Hdf5Reply reply;
     const ssize_t size = ::recv(socket_, &reply, sizeof reply, 0);
     if (size < 0 && errno == EINTR) continue;
-    if (size == static_cast<ssize_t>(sizeof reply)) return reply;
+    return size == static_cast<ssize_t>(sizeof reply);
+  }
+}
+
+Hdf5Reply Hdf5Process::ask(const Hdf5Request& request, const std::string& name,
+                           const std::string& doing) {
+  // A process that something outside killed is replaced once.
+  for (bool again = request.operation != Hdf5Operation::kMore;; again = false) {
+    if (process_ < 0) start();
+    std::memcpy(window_, name.data(), name.size());
+    ssize_t sent;
+    do {
+      sent = ::send(socket_, &request, sizeof request, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    Hdf5Reply reply;
+    const bool patient = request.operation == Hdf5Operation::kRead;
+    if (sent == static_cast<ssize_t>(sizeof request) && wait_reply(patient, doing, reply)) {
+      return reply;
+    }
+    // Its end of the socket is closed; should it live on for a reason of its own, this ends it.
+    ::shutdown(socket_, SHUT_RDWR);
     int status = 0;
     pid_t ended;
-    // It may still be there, having closed its end for a reason of its own.
-    ::shutdown(socket_, SHUT_RDWR);
     do {
       ended = ::waitpid(process_, &status, 0);
     } while (ended < 0 && errno == EINTR);
-    died(ended == process_ ? status : 0, doing);
+    if (ended != process_) status = 0;  // somebody else collected it
+    process_ = -1;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    stop();
+    if (!(killed && again)) died(status, doing);
   }
 }
 

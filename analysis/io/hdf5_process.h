@@ -45,7 +45,10 @@ class Hdf5Process {
   // Sends `request` and waits; `doing` is for sentences. With mutex_ held.
   Hdf5Reply ask(const Hdf5Request& request, const std::string& name, const std::string& doing);
   [[noreturn]] void fail(const Hdf5Reply& reply, const std::string& doing) const;
-  [[noreturn]] void died(int status, const std::string& doing);
+  // False: the process is gone. Unless `patient`, it has to come in time.
+  bool wait_reply(bool patient, const std::string& doing, Hdf5Reply& reply);
+  // `status` is that of waitpid().
+  [[noreturn]] void died(int status, const std::string& doing) const;
 
   std::shared_ptr<MappedFile> file_;
   std::mutex mutex_;

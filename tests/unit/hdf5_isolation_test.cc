@@ -1,0 +1,185 @@
+// The process of the HDF5 library may die at any time: what is being read fails with a sentence,
+// and the rest goes on. Damaged files, by the thousand, end in an Error or in values.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "analysis/io/tensor_source.h"
+#include "sim/error.h"
+#include "tests/support/container_bytes.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/paths.h"
+
+using namespace fp4scope;
+using test::Hdf5File;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Processes that this one started and that still run or wait to be collected.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream in(entry.path() / "stat");
+    std::string stat{std::istreambuf_iterator<char>(in), {}};
+    const std::size_t end = stat.rfind(')');  // pid (name) state parent
+    if (end == std::string::npos || stat.size() < end + 4) continue;
+    if (std::atoi(stat.c_str() + end + 4) == ::getpid()) found.push_back(std::atoi(name.c_str()));
+  }
+  return found;
+}
+
+std::string error_of(const TensorSource& source, std::size_t index) {
+  const TensorInfo& tensor = source.tensors()[index];
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+  try {
+    source.read_f32(tensor, 0, tensor.rows(), 0, tensor.cols(), values.data());
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::kData);
+    return e.what();
+  }
+  return "";
+}
+
+void write_two(const std::string& path) {
+  Hdf5File file(path);
+  const std::vector<float> values(12, 1.5f);
+  file.write("a", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, 4}, values);
+  file.write("b", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, 4}, values);
+}
+
+// Opens and reads everything that is small. Whether it got through without an error.
+bool survives(const std::string& path) {
+  try {
+    const auto source = open_source(path);
+    bool all = true;
+    for (const TensorInfo& tensor : source->tensors()) {
+      if (tensor.bytes > 1 << 20) continue;
+      std::vector<char> bytes(static_cast<std::size_t>(tensor.bytes) + 1);
+      try {
+        source->read_raw(tensor, 0, tensor.rows(), 0, tensor.cols(), bytes.data());
+      } catch (const Error& e) {
+        all = false;
+        CHECK(std::string(e.what()).find('\n') == std::string::npos);
+      }
+    }
+    return all;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a process that dies while nothing is asked of it is replaced") {
+  const test::TempDir folder;
+  write_two(folder.file("t.h5"));
+  const auto source = open_source(folder.file("t.h5"));
+  CHECK(children().empty());  // listing needs no process any more
+  CHECK(error_of(*source, 0).empty());
+  const std::vector<pid_t> first = children();
+  REQUIRE(first.size() == 1);
+  ::kill(first[0], SIGKILL);
+  CHECK(error_of(*source, 0).empty());
+  const std::vector<pid_t> second = children();
+  REQUIRE(second.size() == 1);
+  CHECK(second[0] != first[0]);
+}
+
+TEST_CASE("a crash while reading is an error of that tensor, told once and for all") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  write_two(path);
+  const auto source = open_source(path);
+  CHECK(error_of(*source, 1).empty());
+  REQUIRE(children().size() == 1);
+  const pid_t library = children()[0];
+  ::kill(library, SIGSTOP);
+  std::string failure;
+  std::thread reader([&] { failure = error_of(*source, 0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ::kill(library, SIGSEGV);
+  ::kill(library, SIGCONT);
+  reader.join();
+  CHECK(failure == path +
+                       ": the HDF5 library crashed (SIGSEGV) while reading tensor \"a\"; the "
+                       "file may be damaged");
+  CHECK(error_of(*source, 0) == failure);  // without trying again
+  CHECK(children().empty());
+  CHECK(error_of(*source, 1).empty());
+}
+
+TEST_CASE("many open files share a few processes, and none stays") {
+  const test::TempDir folder;
+  {
+    std::vector<std::unique_ptr<TensorSource>> sources;
+    for (int i = 0; i < 12; ++i) {
+      const std::string path = folder.file(std::to_string(i) + ".h5");
+      write_two(path);
+      sources.push_back(open_source(path));
+    }
+    for (int pass = 0; pass < 2; ++pass) {
+      for (const auto& source : sources) CHECK(error_of(*source, 0).empty());
+    }
+    CHECK(children().size() <= 4);
+    CHECK_FALSE(children().empty());
+  }
+  CHECK(children().empty());
+}
+
+TEST_CASE("Ctrl-C and SIGTERM of a group of processes leave the library to its parent") {
+  const test::TempDir folder;
+  write_two(folder.file("t.h5"));
+  const auto source = open_source(folder.file("t.h5"));
+  CHECK(error_of(*source, 0).empty());
+  const std::vector<pid_t> before = children();
+  REQUIRE(before.size() == 1);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::kill(before[0], signal);
+  CHECK(error_of(*source, 0).empty());
+  CHECK(children() == before);
+  CHECK(::getpgid(before[0]) != ::getpgrp());
+}
+
+TEST_CASE("a file that is cut at any place ends in an error") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  write_two(path);
+  const std::string whole = test::read_file(path);
+  for (std::size_t size = 1; size < whole.size(); size += 37) {
+    test::write_file(path, whole.substr(0, size));
+    CAPTURE(size);
+    CHECK_FALSE(survives(path));
+  }
+}
+
+TEST_CASE("damaged files end in an error or in values") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  std::uint32_t state = 1;
+  const auto next = [&](std::size_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<std::size_t>((std::uint64_t{state} * below) >> 32);
+  };
+  int failed = 0, runs = 0;
+  for (const char* name : {"h5_links.h5", "h5_latest.h5", "h5_shapes_earliest.h5", "h5_types.h5"}) {
+    const std::string whole = test::read_file((test::data_dir() / "containers" / name).string());
+    for (int i = 0; i < 60; ++i, ++runs) {
+      std::string bytes = whole;
+      for (std::size_t k = next(8) + 1; k > 0; --k) {
+        bytes[next(bytes.size())] = static_cast<char>(next(256));
+      }
+      test::write_file(path, bytes);
+      failed += !survives(path);
+    }
+  }
+  MESSAGE(failed << " of " << runs << " damaged files were refused, or a tensor of them");
+  CHECK(failed > runs / 10);
+  CHECK(children().empty());
+}
