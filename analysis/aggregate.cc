@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "analysis/io/natural_order.h"
 #include "analysis/metrics/figures.h"
+#include "analysis/name_pattern.h"
+#include "analysis/text_table.h"
+#include "sim/error.h"
 
 namespace fp4scope {
 namespace {
@@ -18,22 +22,63 @@ std::optional<std::string> group_name(const RE2& expression, const std::string& 
   return std::string(parts[wanted - 1]);
 }
 
+// "layer,step" as indices into kNameFields.
+std::vector<std::size_t> parse_fields(const std::string& text) {
+  std::vector<std::size_t> fields;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    const int field = name_field_index(text.substr(start, comma - start));
+    if (field < 0) {
+      const std::vector<std::string> names(kNameFields.begin(), kNameFields.end());
+      throw Error(ErrorKind::kUsage,
+                  "--group-fields '" + text + "': '" + text.substr(start, comma - start) +
+                      "' is no field, expected " + joined(names, ", ") + ", by commas");
+    }
+    fields.push_back(static_cast<std::size_t>(field));
+    start = comma + 1;
+  }
+  return fields;
+}
+
+// Numbers first, by value, then text in natural order.
+bool value_less(const Value& a, const Value& b) {
+  if (a.index() != b.index()) return a.index() < b.index();
+  if (const auto* number = std::get_if<std::int64_t>(&a))
+    return *number < std::get<std::int64_t>(b);
+  if (const auto* text = std::get_if<std::string>(&a)) {
+    return natural_less(*text, std::get<std::string>(b));
+  }
+  return false;
+}
+
 }  // namespace
 
 Aggregator::Aggregator(const AnalyzeOptions& options) : options_(options) {
   for (const std::string& g : options.group_by) {
     expressions_.push_back(compile_expression("--group-by", g));
   }
+  for (const std::string& list : options.group_fields) field_lists_.push_back(parse_fields(list));
 }
 
 void Aggregator::add(const TensorOutcome& outcome) {
   for (std::size_t j = 0; j < outcome.rows.size(); ++j) {
     const Row& row = outcome.rows[j];
-    add_to(0, "", outcome.recipe_index[j], row, outcome.totals[j]);
+    const auto add = [&](std::size_t grouping, const std::string& name, const NameFields& fields) {
+      add_to(grouping, name, fields, outcome.recipe_index[j], row, outcome.totals[j]);
+    };
+    add(0, "", {});
     for (std::size_t e = 0; e < expressions_.size(); ++e) {
-      if (const auto name = group_name(*expressions_[e], row.tensor)) {
-        add_to(e + 1, *name, outcome.recipe_index[j], row, outcome.totals[j]);
+      if (const auto name = group_name(*expressions_[e], row.tensor)) add(1 + e, *name, {});
+    }
+    // As with an expression that does not match, a tensor without one of the fields is in no group.
+    for (std::size_t l = 0; l < field_lists_.size(); ++l) {
+      NameFields fields;
+      bool has_all = true;
+      for (const std::size_t field : field_lists_[l]) {
+        fields[field] = row.fields[field];
+        has_all &= !std::holds_alternative<std::monostate>(row.fields[field]);
       }
+      if (has_all) add(1 + expressions_.size() + l, name_fields_text(fields), fields);
     }
   }
 }
@@ -41,20 +86,40 @@ void Aggregator::add(const TensorOutcome& outcome) {
 // Never empty for a group: that is the label of all tensors. With several expressions equal
 // captures are told apart by the expression.
 std::string Aggregator::label(const Group& group) const {
-  if (group.expression == 0) return "";
+  if (group.grouping == 0) return "";
+  if (group.grouping > expressions_.size()) return group.name;
   const std::string name = group.name.empty() ? "(empty)" : group.name;
   if (expressions_.size() < 2) return name;
-  return name + " of " + options_.group_by[group.expression - 1];
+  return name + " of " + options_.group_by[group.grouping - 1];
+}
+
+std::vector<const Aggregator::Group*> Aggregator::groups_in_order() const {
+  std::vector<const Group*> groups;
+  for (const Group& group : groups_) groups.push_back(&group);
+  std::stable_sort(groups.begin(), groups.end(), [&](const Group* a, const Group* b) {
+    // All tensors and the groups of expressions stay as they appeared.
+    const std::size_t last = expressions_.size();
+    if (a->grouping <= last && b->grouping <= last) return false;
+    if (a->grouping <= last || b->grouping <= last) return a->grouping <= last;
+    if (a->grouping != b->grouping) return a->grouping < b->grouping;
+    for (const std::size_t field : field_lists_[a->grouping - 1 - last]) {
+      if (value_less(a->fields[field], b->fields[field])) return true;
+      if (value_less(b->fields[field], a->fields[field])) return false;
+    }
+    return false;
+  });
+  return groups;
 }
 
 std::vector<Row> Aggregator::rows() const {
   std::vector<Row> result;
-  for (const Group& group : groups_) {
+  for (const Group* group : groups_in_order()) {
     for (std::size_t i = 0; i < options_.recipes.size(); ++i) {
-      const Entry& entry = group.entries[i];
-      if (entry.tensors == 0 || (group.expression == 0 && entry.tensors < 2)) continue;
+      const Entry& entry = group->entries[i];
+      if (entry.tensors == 0 || (group->grouping == 0 && entry.tensors < 2)) continue;
       Row row;
-      row.group = label(group);
+      row.group = label(*group);
+      row.fields = group->fields;
       row.tensors = entry.tensors;
       row.recipe = options_.recipes[i].text;
       row.recipe_canonical = to_string(options_.recipes[i]);
@@ -67,16 +132,14 @@ std::vector<Row> Aggregator::rows() const {
   return result;
 }
 
-void Aggregator::add_to(std::size_t expression, const std::string& name, std::size_t recipe,
-                        const Row& row, const Totals& totals) {
-  auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-    return g.expression == expression && g.name == name;
-  });
-  if (group == groups_.end()) {
-    groups_.push_back({expression, name, std::vector<Entry>(options_.recipes.size())});
-    group = groups_.end() - 1;
+void Aggregator::add_to(std::size_t grouping, const std::string& name, const NameFields& fields,
+                        std::size_t recipe, const Row& row, const Totals& totals) {
+  const auto [found, is_new] =
+      index_.emplace(std::to_string(grouping) + '\0' + name, groups_.size());
+  if (is_new) {
+    groups_.push_back({grouping, name, fields, std::vector<Entry>(options_.recipes.size())});
   }
-  Entry& entry = group->entries[recipe];
+  Entry& entry = groups_[found->second].entries[recipe];
   if (entry.tensors++ == 0) entry.totals.code_count = totals.code_count;
   entry.backend = row.backend;
   Totals without_maps = totals;  // maps belong to one tensor

@@ -345,6 +345,7 @@ struct ViewedTensors {
   struct Entry {
     const TensorSource* source;
     const TensorInfo* tensor;
+    const NameFields* fields;
   };
   std::unordered_map<const TensorSource*, std::unique_ptr<AxisView>> views;
   std::vector<Entry> tensors;
@@ -353,13 +354,14 @@ ViewedTensors with_axis(const InputTensors& inputs, int axis) {
   ViewedTensors viewed;
   for (const InputTensors::Entry& entry : inputs.tensors) {
     if (axis == -1) {
-      viewed.tensors.push_back({entry.source, entry.tensor});
+      viewed.tensors.push_back({entry.source, entry.tensor, &entry.fields});
       continue;
     }
     auto& view = viewed.views[entry.source];
     if (!view) view = std::make_unique<AxisView>(*entry.source, axis);
     const auto index = entry.tensor - entry.source->tensors().data();
-    viewed.tensors.push_back({view.get(), &view->tensors()[static_cast<std::size_t>(index)]});
+    viewed.tensors.push_back(
+        {view.get(), &view->tensors()[static_cast<std::size_t>(index)], &entry.fields});
   }
   return viewed;
 }
@@ -374,21 +376,22 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
     backends.push_back(&choose_backend(options.backend, recipe));
   }
   Aggregator aggregator(options);
+  const NamePatterns patterns(options.name_patterns);
   Report report;
   const int threads = static_cast<int>(std::clamp<std::int64_t>(
       options.memory_bytes / kMemoryPerThread, 1, thread_count(options.threads)));
   report.threads = threads;
 
-  InputTensors inputs = open_inputs(files, options.open, accepts);
+  InputTensors inputs = open_inputs(files, options.open, accepts, patterns);
   report.errors = std::move(inputs.errors);
   report.skipped = std::move(inputs.skipped);
   report.sources = std::move(inputs.sources);
   const ViewedTensors viewed = with_axis(inputs, options.axis);
   std::int64_t total = 0, done = 0;
-  for (const auto& [source, tensor] : viewed.tensors) {
+  for (const auto& [source, tensor, fields] : viewed.tensors) {
     total += tensor->elements * passes_over(*tensor, options.recipes);
   }
-  for (const auto& [source, tensor] : viewed.tensors) {
+  for (const auto& [source, tensor, fields] : viewed.tensors) {
     const TensorRun run{*source, *tensor, options, threads, [&](std::int64_t n) {
                           done += n;
                           if (options.progress) options.progress(done, total);
@@ -399,6 +402,7 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
         report.interrupted = true;
         break;
       }
+      for (Row& row : outcome.rows) row.fields = *fields;
       aggregator.add(outcome);
       for (Row& row : outcome.rows) report.results.push_back(std::move(row));
     } catch (const Error& e) {

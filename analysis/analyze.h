@@ -38,20 +38,28 @@ struct AnalyzeOptions {
   bool full_percentiles = false;
   std::int64_t map_size = 0;          // largest number of cells along a side; 0: no maps
   std::vector<std::string> group_by;  // regular expressions; group name = first capture or match
+  // Lists of kNameFields ("layer,step"): groups of the tensors with equal values, in natural order.
+  std::vector<std::string> group_fields;
+  std::vector<std::string> name_patterns;  // regular expressions, see name_pattern.h
   OpenOptions open;
   // Called from one thread at a time with elements done and in total; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: finish nothing new, keep what is done
 };
 
-// `files` are FILE, DIRECTORY or FILE:TENSOR. Goes on after a bad file or tensor and records it in
+// `files` are operands as expand_operand() takes them. Goes on after a bad file or tensor and records it in
 // Report::errors; throws Error(kUsage) for bad options only.
 Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options);
 
-// FILE:TENSOR -> {FILE, TENSOR}; the tensor is empty when `operand` names an existing file.
+// FILE, DIRECTORY or FILE:TENSOR -> {FILE, TENSOR}; the tensor is empty when `operand` names an
+// existing file. "-" is standard input.
 struct Operand {
   std::string file, tensor;
 };
+// What is no existing file and holds * ? or [ is a pattern of glob(3), with or without :TENSOR, and
+// gives the files that match in natural order. Throws Error(kData) when none does.
+std::vector<Operand> expand_operand(const std::string& operand);
+// Where one file is expected. Throws Error(kUsage) for a pattern of several.
 Operand split_operand(const std::string& operand);
 
 // An output file must not replace a file that is being read: throws Error(kUsage) when `out` is one

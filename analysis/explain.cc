@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <optional>
 
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
@@ -243,9 +244,18 @@ std::size_t find_tensor(const TensorSource& source, const Operand& operand) {
     refuse(ErrorKind::kUsage, fmt::format("{} holds {} tensors, expected FILE:TENSOR@ROW,BLOCK",
                                           printable(operand.file), tensors.size()));
   }
+  std::optional<std::size_t> found;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].name == operand.tensor) return i;
+    if (tensors[i].name != operand.tensor) continue;
+    if (found) {
+      refuse(ErrorKind::kUsage,
+             fmt::format("{} holds a tensor {} in {} and in {}, expected FILE:TENSOR of one file",
+                         printable(operand.file), in_quotes(operand.tensor),
+                         printable(tensors[*found].file), printable(tensors[i].file)));
+    }
+    found = i;
   }
+  if (found) return *found;
   refuse(ErrorKind::kData,
          fmt::format("{} holds no tensor {}", printable(operand.file), in_quotes(operand.tensor)));
 }
@@ -313,8 +323,7 @@ TileSpan span_of(const Recipe& recipe, const TensorInfo& tensor, const BlockPlac
 Explanation explain_tensor(const Recipe& recipe, const BlockPlace& place,
                            const ExplainOptions& options) {
   require_no_outer_override(recipe, options.given);
-  const std::unique_ptr<TensorSource> file =
-      open_source(place.operand.file, options.open);
+  const std::unique_ptr<TensorSource> file = open_source(place.operand.file, options.open);
   const std::size_t index = find_tensor(*file, place.operand);
   const TensorInfo& stored = file->tensors()[index];
   const std::string name = where(stored);

@@ -17,5 +17,7 @@ std::string json_text(const Json& value);
 // The object that every command prints: provenance and empty results, aggregates and errors.
 Json json_envelope(const Provenance& provenance);
 Json to_json(const ErrorRecord& error);
+// The keys layer, step, rank, expert and role, each only where it is known.
+void add_fields(const NameFields& fields, Json& out);
 
 }  // namespace fp4scope

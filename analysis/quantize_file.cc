@@ -9,6 +9,7 @@
 
 #include "analysis/analyze.h"
 #include "analysis/io/axis_view.h"
+#include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
@@ -171,8 +172,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
   }
   const auto accepts = options.filter.compile();
   const Operand operand = split_operand(in);
-  const std::unique_ptr<TensorSource> source =
-      open_source(operand.file, options.open);
+  const std::unique_ptr<TensorSource> source = open_source(operand.file, options.open);
   refuse_overwriting(out, source_files(*source));
   const AxisView view(*source, options.axis);
 
@@ -180,6 +180,10 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
   result.backend = backend.name();
   result.threads = thread_count(options.threads);
   result.sources.push_back({source->info().path, source->info().container, source->info().bytes});
+  for (const ContainerFiles::Note& file :
+       find_containers(operand.file, options.open.follow_links).skipped) {
+    result.skipped.push_back(file.message);
+  }
   std::vector<Job> jobs;
   std::vector<SafetensorsWriter::Entry> entries;
   std::unordered_map<std::string, const TensorInfo*> seen;

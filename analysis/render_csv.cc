@@ -34,7 +34,9 @@ std::string field(const Value& value) {
 std::string render_csv(const Report& report, const Provenance& provenance) {
   std::string out = "file,tensor,dtype,shape,recipe,recipe_full,backend";
   for (const Column& column : columns()) (out += ',') += column.key;
-  out += ",notes,source_hash,version,git\r\n";
+  out += ",notes,source_hash,version,git";
+  for (const std::string_view name : kNameFields) (out += ',') += name;
+  out += "\r\n";
   for (const Row& row : report.results) {
     for (const std::string& text : {row.file, row.tensor, row.dtype, dimensions(row.shape),
                                     row.recipe, row.recipe_full, row.backend}) {
@@ -45,7 +47,9 @@ std::string render_csv(const Report& report, const Provenance& provenance) {
       out += ',';
     }
     out += csv_text(joined(row.notes, "; ")) + ',' + csv_text(row.source_hash) + ',' +
-           csv_text(provenance.version) + ',' + csv_text(provenance.git) + "\r\n";
+           csv_text(provenance.version) + ',' + csv_text(provenance.git);
+    for (const Value& value : row.fields) out += ',' + field(value);
+    out += "\r\n";
   }
   return out;
 }

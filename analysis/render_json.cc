@@ -123,6 +123,7 @@ Json result_json(const Row& row) {
               {"recipe_full", row.recipe_full},
               {"backend", row.backend},
               {"notes", row.notes}};
+  add_fields(row.fields, out);
   add_figures(row, out);
   add_distributions(row, out);
   return out;
@@ -135,6 +136,7 @@ Json aggregate_json(const Row& row) {
               {"recipe_canonical", row.recipe_canonical},
               {"recipe_full", row.recipe_full},
               {"notes", row.notes}};
+  add_fields(row.fields, out);
   add_figures(row, out);
   add_distributions(row, out);
   return out;
@@ -171,6 +173,13 @@ Json to_json(const ErrorRecord& error) {
           {"tensor", error.tensor},
           {"message", error.message},
           {"exit_code", error.exit_code}};
+}
+
+void add_fields(const NameFields& fields, Json& out) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(fields[i])) continue;
+    out[std::string(kNameFields[i])] = to_json(fields[i]);
+  }
 }
 
 std::string render_json(const Report& report, const Provenance& provenance) {

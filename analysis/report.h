@@ -1,6 +1,7 @@
 // report.h: what a finished analysis holds, as plain data. Renderers (render.h) turn it into text,
 // CSV or JSON; no figure is computed there. Keys are those of the JSON output and never renamed.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,6 +14,12 @@ namespace fp4scope {
 
 // An undefined figure is std::monostate and prints as null.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+// What the names of file and tensor say about a tensor (name_pattern.h), in this order: an integer
+// where the name has one, else text; monostate where it says nothing.
+inline constexpr std::array<std::string_view, 5> kNameFields = {"layer", "step", "rank", "expert",
+                                                                "role"};
+using NameFields = std::array<Value, kNameFields.size()>;
 
 // Integer counts and error sums per cell of a grid laid over a tensor: cell (r, c) covers
 // `rows_per_cell` rows and `cols_per_cell` columns (a multiple of the block).
@@ -37,13 +44,14 @@ struct Percentiles {
 struct Row {
   std::string file, tensor, dtype;
   std::vector<std::int64_t> shape;
+  NameFields fields;             // aggregates of --group-fields: what their tensors share
   std::string source_hash;       // XXH3-64 of the tensor's bytes, hex, tile by tile
   std::string recipe;            // as typed
   std::string recipe_canonical;  // shortest equal form
   std::string recipe_full;       // every key spelled out
   std::string backend;
   std::vector<std::string> notes;
-  std::string group;         // aggregates with --group-by: the group's name, "" for all tensors
+  std::string group;         // aggregates of a group: its name, "" for all tensors
   std::int64_t tensors = 1;  // aggregates: how many tensors were merged
 
   // Scalar figures in the order of columns(); parallel to it.

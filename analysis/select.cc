@@ -1,10 +1,14 @@
 // select.cc: what the user names on the command line: operands, tensor filters, backends.
+#include <glob.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "analysis/analyze.h"
 #include "analysis/expression.h"
+#include "analysis/io/message.h"
+#include "analysis/io/natural_order.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -45,18 +49,64 @@ std::function<bool(const std::string&)> TensorFilter::compile() const {
   };
 }
 
-Operand split_operand(const std::string& operand) {
+namespace {
+
+bool names_input(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::exists(operand, ignored)) return {operand, ""};
-  // Tensor names may hold colons too: the file is the shortest prefix that exists.
+  return path == "-" || std::filesystem::exists(path, ignored);
+}
+
+// glob(3) without its buffer; in natural order, as the files of a directory.
+std::vector<std::string> matching_paths(const std::string& pattern) {
+  std::vector<std::string> paths;
+  if (pattern.find_first_of("*?[") == std::string::npos) return paths;
+  glob_t found{};
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  ::globfree(&found);
+  std::sort(paths.begin(), paths.end(), natural_less);
+  return paths;
+}
+
+}  // namespace
+
+std::vector<Operand> expand_operand(const std::string& operand) {
+  if (names_input(operand)) return {{operand, ""}};
+  // Tensor names may hold colons too: the file is the shortest prefix that exists, else the
+  // shortest one that matches files.
+  std::vector<std::size_t> ends;
   for (std::size_t colon = operand.find(':'); colon != std::string::npos;
        colon = operand.find(':', colon + 1)) {
-    const std::string file = operand.substr(0, colon);
-    if (!file.empty() && std::filesystem::exists(file, ignored)) {
-      return {file, operand.substr(colon + 1)};
-    }
+    if (colon > 0) ends.push_back(colon);
   }
-  return {operand, ""};
+  for (const std::size_t end : ends) {
+    const std::string file = operand.substr(0, end);
+    if (names_input(file)) return {{file, operand.substr(end + 1)}};
+  }
+  ends.insert(ends.begin(), operand.size());
+  for (const std::size_t end : ends) {
+    std::vector<Operand> operands;
+    const std::string tensor = end < operand.size() ? operand.substr(end + 1) : "";
+    for (std::string& file : matching_paths(operand.substr(0, end))) {
+      operands.push_back({std::move(file), tensor});
+    }
+    if (!operands.empty()) return operands;
+  }
+  if (operand.find_first_of("*?[") != std::string::npos) {
+    throw Error(ErrorKind::kData, printable(operand) +
+                                      ": there is no such file, and no file matches it as a "
+                                      "pattern");
+  }
+  return {{operand, ""}};
+}
+
+Operand split_operand(const std::string& operand) {
+  std::vector<Operand> operands = expand_operand(operand);
+  if (operands.size() == 1) return std::move(operands.front());
+  throw Error(ErrorKind::kUsage,
+              printable(operand) + " matches " + std::to_string(operands.size()) +
+                  " files, expected one: name " + printable(operands.front().file) + " or another");
 }
 
 void refuse_overwriting(const std::string& out, const std::vector<std::string>& inputs) {

@@ -229,8 +229,7 @@ int run_agree(const Options& options) {
     thresholds.push_back(parse_threshold(text, kMetrics));
   }
   const std::vector<Recipe> recipes = parse_recipe_options({options.a, options.b}, options);
-  std::vector<Operand> operands;
-  for (const std::string& file : options.files) operands.push_back(parse_operand(file));
+  const std::vector<Operand> operands = parse_operands(options.files);
   if (!options.out.empty()) {
     if (!options.out.ends_with(".json")) {
       throw Error(ErrorKind::kUsage,
@@ -282,7 +281,7 @@ void add_agree(CLI::App& app, int& exit_code) {
       "agree", "two recipes on the same tensors: equal scales, 4/6 choices, codes and values");
   sub->add_option("A", options->a, "first recipe")->required()->type_name("RECIPE");
   sub->add_option("B", options->b, "second recipe")->required()->type_name("RECIPE");
-  sub->add_option("FILE", options->files, "FILE, DIRECTORY or FILE:TENSOR")->required();
+  sub->add_option("FILE", options->files, kOperandHelp)->required();
   sub->add_option("--first", options->first, "differing blocks to show per tensor")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();

@@ -75,7 +75,7 @@ void write_output(const Output& output, const Report& report) {
 }
 
 struct AnalyzeArguments : CommonOptions {
-  std::vector<std::string> files, recipes, out, fail_if, group_by;
+  std::vector<std::string> files, recipes, out, fail_if, group_by, group_fields;
   std::string memory = "1G", percentiles = "sample";
   std::int64_t map_size = 0;
   bool csv = false;
@@ -95,8 +95,7 @@ int run_analyze(AnalyzeArguments& arguments) {
     thresholds.push_back(parse_threshold(text, metric_names()));
   }
   options.memory_bytes = parse_memory(arguments.memory);
-  std::vector<Operand> operands;
-  for (const std::string& file : arguments.files) operands.push_back(parse_operand(file));
+  const std::vector<Operand> operands = parse_operands(arguments.files);
   std::vector<Output> outputs;
   std::set<std::string> paths;
   for (const std::string& path : arguments.out) {
@@ -117,6 +116,8 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.full_percentiles = arguments.percentiles == "full";
   options.map_size = arguments.map_size;
   options.group_by = arguments.group_by;
+  options.group_fields = arguments.group_fields;
+  options.name_patterns = arguments.name_patterns;
   options.open = arguments.open;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   options.stop = &stop_requested();
@@ -160,7 +161,7 @@ void add_analyze(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<AnalyzeArguments>();
   CLI::App* sub = app.add_subcommand(
       "analyze", "error, underflow, saturation and scale use of every tensor under every recipe");
-  sub->add_option("FILE", arguments->files, "FILE, DIRECTORY or FILE:TENSOR")->required();
+  sub->add_option("FILE", arguments->files, kOperandHelp)->required();
   sub->add_option("-r,--recipe", arguments->recipes,
                   "repeatable; default: mxfp4, nvfp4 and hif4; see 'fp4scope formats'")
       ->type_name("RECIPE")
@@ -181,6 +182,12 @@ void add_analyze(CLI::App& app, int& exit_code) {
                   "also aggregate by the first capture (or match) of this regular expression")
       ->type_name("REGEX")
       ->allow_extra_args(false);
+  sub->add_option("--group-fields", arguments->group_fields,
+                  "also aggregate by what file and tensor names say: layer, step, rank, expert, "
+                  "role, several by commas; repeatable")
+      ->type_name("FIELDS")
+      ->allow_extra_args(false);
+  add_name_pattern(*sub, *arguments);
   sub->add_option(
          "--fail-if", arguments->fail_if,
          "exit with code 1 when METRIC>VALUE (or >= < <=) holds for any row, or when "

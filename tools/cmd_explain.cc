@@ -24,8 +24,9 @@ Explanation explanation_of(const ExplainArguments& arguments, const Recipe& reci
     given.outer_scale = parse_number(arguments.outer_scale, "--outer-scale");
   }
   if (arguments.has_values) {
-    if (arguments.axis != -1 || !arguments.open.dtype_hint.empty()) {
-      throw Error(ErrorKind::kUsage, "--axis and --dtype are about a tensor, found --values");
+    if (arguments.axis != -1 || !input_options_text(arguments.open).empty()) {
+      throw Error(ErrorKind::kUsage,
+                  "--axis, --dtype and --shape are about a tensor, found --values");
     }
     const SourceType source = source_of(arguments.source_dtype);
     return explain_values(recipe, parse_values(arguments.values, source), source, given);
@@ -98,7 +99,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   sub->add_option("--threads", arguments->threads, "for the tensor maximum; 0: all cores")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  add_dtype(*sub, *arguments);
+  add_input_options(*sub, *arguments);
   add_recipe_files(*sub, *arguments);
   sub->add_flag("--json", arguments->json, "print JSON with the steps of every element");
   sub->footer(

@@ -1,6 +1,7 @@
 // cmd_info.cc: what a container holds, from its header alone.
 #include <fmt/format.h>
 
+#include "analysis/inputs.h"
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -39,22 +40,23 @@ struct Listing {
   Totals totals;
 };
 
-// One container, or one tensor of it.
-void list_tensors(const Operand& operand, const InfoOptions& options, const Accepts& accepts,
-                  Listing& out) {
-  const auto source = open_source(operand.file, options.open);
+// One container, or one tensor of it. False when a file of a directory does not hold it.
+bool list_tensors(const InputFile& input, const InfoOptions& options, const Accepts& accepts,
+                  const NamePatterns& patterns, Listing& out) {
+  const auto source = open_source(input.file, options.open);
   TextTable table;
   table.column("tensor", Align::kLeft);
   table.column("dtype", Align::kLeft);
   table.column("shape", Align::kLeft);
   table.column("elements", Align::kRight);
   table.column("bytes", Align::kRight);
+  if (options.verbose) table.column("names say", Align::kLeft);
   Totals totals;
   Json results = Json::array();
-  bool found = operand.tensor.empty();
+  bool found = input.tensor.empty();
   bool has_derived = false;
   for (const TensorInfo& tensor : source->tensors()) {
-    if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
+    if (!input.tensor.empty() && tensor.name != input.tensor) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
     const std::string dtype = shown_dtype(tensor);
@@ -64,18 +66,24 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
                        {"shape", tensor.shape},
                        {"elements", tensor.elements},
                        {"bytes", tensor.bytes}});
+    const NameFields fields = patterns.fields({input.below, tensor.file, tensor.name});
+    add_fields(fields, results.back());
     // Parts of other tensors under their own names count only where they are asked for.
-    if (tensor.derived && operand.tensor.empty()) {
+    if (tensor.derived && input.tensor.empty()) {
       results.back()["derived"] = has_derived = true;
       continue;
     }
     totals.add(tensor);
-    table.row({printable(tensor.name), dtype, dimensions(tensor.shape),
-               std::to_string(tensor.elements), std::to_string(tensor.bytes)});
+    std::vector<std::string> cells = {printable(tensor.name), dtype, dimensions(tensor.shape),
+                                      std::to_string(tensor.elements),
+                                      std::to_string(tensor.bytes)};
+    if (options.verbose) cells.push_back(printable(name_fields_text(fields)));
+    table.row(std::move(cells));
   }
+  if (!found && input.in_directory) return false;
   if (!found) {
-    throw Error(ErrorKind::kData, fmt::format("{}: there is no tensor '{}' in this file",
-                                              operand.file, operand.tensor));
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: there is no tensor '{}' in this file", input.file, input.tensor));
   }
   const SourceInfo& info = source->info();
   out.sources.push_back({info.path, info.container, info.bytes});
@@ -84,8 +92,11 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
   out.totals.add(totals);
   for (Json& row : results) out.results.push_back(std::move(row));
   table.rule();
-  table.row({fmt::format("{} tensor{}", totals.tensors, totals.tensors == 1 ? "" : "s"), "", "",
-             std::to_string(totals.elements), std::to_string(totals.bytes)});
+  std::vector<std::string> sum = {
+      fmt::format("{} tensor{}", totals.tensors, totals.tensors == 1 ? "" : "s"), "", "",
+      std::to_string(totals.elements), std::to_string(totals.bytes)};
+  if (options.verbose) sum.emplace_back();
+  table.row(std::move(sum));
   if (!out.text.empty()) out.text += '\n';
   const std::size_t entries = metadata.size();
   out.text += fmt::format(
@@ -95,17 +106,7 @@ void list_tensors(const Operand& operand, const InfoOptions& options, const Acce
   if (has_derived) {
     out.text += "the blocks of FP4 tensors can also be named as NAME.codes and NAME.scales\n";
   }
-}
-
-// A directory stands for its files, as in analyze: a bad one does not hide the others.
-std::vector<Operand> containers_of(const Operand& operand, Listing& out) {
-  if (!operand.tensor.empty()) return {operand};
-  std::vector<Operand> containers;
-  for (const std::string& file : container_files(operand.file)) containers.push_back({file, ""});
-  for (const std::string& file : unread_containers(operand.file)) {
-    out.skipped.push_back({file, "", file + ": this version does not read such containers", 4});
-  }
-  return containers;
+  return true;
 }
 
 std::string as_text(const Listing& listing) {
@@ -144,25 +145,21 @@ std::string as_json(const Listing& listing) {
 
 int run_info(const InfoOptions& options) {
   const Accepts accepts = options.filter.compile();
-  std::vector<Operand> operands;
-  for (const std::string& file : options.files) operands.push_back(parse_operand(file));
+  const NamePatterns patterns(options.name_patterns);
+  (void)parse_operands(options.files);
+  const InputFiles inputs = find_inputs(options.files, options.open);
   Listing listing;
-  const auto record = [&](const Operand& operand, const Error& error) {
-    listing.errors.push_back({operand.file, operand.tensor, error.what(), error.exit_code()});
-  };
-  for (const Operand& operand : operands) {
+  listing.errors = inputs.errors;
+  listing.skipped = inputs.skipped;
+  std::vector<bool> found(options.files.size());
+  for (const InputFile& input : inputs.files) {
     try {
-      for (const Operand& container : containers_of(operand, listing)) {
-        try {
-          list_tensors(container, options, accepts, listing);
-        } catch (const Error& error) {
-          record(container, error);
-        }
-      }
+      if (list_tensors(input, options, accepts, patterns, listing)) found[input.operand] = true;
     } catch (const Error& error) {
-      record(operand, error);
+      listing.errors.push_back({input.file, input.tensor, error.what(), error.exit_code()});
     }
   }
+  report_missing_tensors(inputs, found, options.files, listing.errors);
   const int exit_code = complain_of(listing.errors, !options.json);
   write_stdout(options.json ? as_json(listing) : as_text(listing));
   return exit_code;
@@ -173,10 +170,13 @@ int run_info(const InfoOptions& options) {
 void add_info(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<InfoOptions>();
   CLI::App* sub = app.add_subcommand("info", "names, dtypes, shapes and bytes, header only");
-  sub->add_option("FILE", options->files, "FILE, DIRECTORY or FILE:TENSOR")->required();
+  sub->add_option("FILE", options->files, kOperandHelp)->required();
   add_filter(*sub, options->filter);
-  add_dtype(*sub, *options);
+  add_input_options(*sub, *options);
+  add_name_pattern(*sub, *options);
   sub->add_flag("--json", options->json, "print JSON instead of the table");
+  sub->add_flag("--verbose", options->verbose,
+                "also show the layer, step, rank, expert and role that the names give");
   sub->footer("Example:\n  fp4scope info data/sample/use_lite_slice.safetensors --exclude f32");
   sub->callback([options, &exit_code] { exit_code = run_info(*options); });
 }

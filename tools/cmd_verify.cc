@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/compare/verify_cases.h"
+#include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -300,11 +301,17 @@ void check_outputs(const std::vector<VerifyCase>& cases, const Options& options)
       continue;
     }
     for (const std::string& file : files) {
-      std::vector<std::string> parts{file};
-      try {
-        if (std::filesystem::is_directory(file, ignored)) parts = container_files(file);
-        if (file.ends_with(".index.json")) parts = source_files(*open_source(file, {}));
-      } catch (const Error&) {  // reported where it is read
+      std::vector<std::string> parts = find_containers(file, options.open.follow_links).files;
+      for (const std::string& part : std::vector<std::string>(parts)) {
+        if (!is_index_name(part)) continue;
+        try {
+          OpenOptions plain;
+          plain.follow_links = options.open.follow_links;
+          for (std::string& shard : source_files(*open_source(part, plain))) {
+            parts.push_back(std::move(shard));
+          }
+        } catch (const Error&) {  // reported where it is read
+        }
       }
       for (const std::string& part : parts) {
         if (std::filesystem::equivalent(path, part, ignored)) {

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
 #include "analysis/io/mmap.h"
 #include "analysis/io/scratch.h"
@@ -178,12 +179,7 @@ void add_arithmetic_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--threads", options.threads, "0: all cores")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  add_dtype(app, options);
-}
-
-void add_dtype(CLI::App& app, CommonOptions& options) {
-  app.add_option("--dtype", options.open.dtype_hint, "type of npy files whose header names none")
-      ->check(CLI::IsMember({"bf16", "e4m3", "e5m2", "e8m0", "raw"}));
+  add_input_options(app, options);
 }
 
 void add_output_options(CLI::App& app, CommonOptions& options) {
@@ -193,15 +189,29 @@ void add_output_options(CLI::App& app, CommonOptions& options) {
                "say on stderr what each recipe means and why backends refuse it");
 }
 
-Operand parse_operand(const std::string& text) {
-  const Operand operand = split_operand(text);
-  if (operand.tensor.empty() && operand.file != text) {
+std::vector<Operand> parse_operand(const std::string& text) {
+  std::vector<Operand> operands;
+  try {
+    operands = expand_operand(text);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUsage) throw;
+    return {{text, ""}};
+  }
+  if (text.ends_with(':') && operands.front().tensor.empty() && operands.front().file != text) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{}: the tensor name after the colon is empty, expected FILE:TENSOR or "
                             "FILE alone",
                             text));
   }
-  return operand;
+  return operands;
+}
+
+std::vector<Operand> parse_operands(const std::vector<std::string>& texts) {
+  std::vector<Operand> operands;
+  for (const std::string& text : texts) {
+    for (Operand& operand : parse_operand(text)) operands.push_back(std::move(operand));
+  }
+  return operands;
 }
 
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
@@ -225,7 +235,8 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
     }
   };
   for (const Operand& operand : operands) {
-    for (const std::string& file : readable([&] { return container_files(operand.file); })) {
+    // A bad file of a directory does not hide the others.
+    for (const std::string& file : find_containers(operand.file, options.follow_links).files) {
       refuse_one_of({file});
       if (is_stream(file)) continue;  // what is read here would be missing later
       refuse_one_of(readable([&] { return source_files(*open_source(file, options)); }));
@@ -338,7 +349,9 @@ std::string explain_options(const CommonOptions& options) {
       out += fmt::format("{}{} {}", out.empty() ? "" : " ", option, shell_word(value));
   };
   if (options.axis != -1) out = fmt::format("--axis={}", options.axis);
-  add("--dtype", options.open.dtype_hint);
+  if (const std::string input = input_options_text(options.open); !input.empty()) {
+    out += (out.empty() ? "" : " ") + input;
+  }
   add("--rcp-table", options.rcp_table);
   add("--format-file", options.format_file);
   return out;

@@ -67,17 +67,33 @@ struct CommonOptions {
   int axis = -1;
   int threads = 0;
   std::string backend = "auto";
-  OpenOptions open = tool_open_options();
+  OpenOptions open =
+      tool_open_options();  // and of add_input_options(), complete when the command runs
+  struct InputOptions {
+    std::string dtype, shape, offset;
+  } input;  // as typed
+  std::vector<std::string> name_patterns;
   std::string rcp_table, format_file;  // files that recipes may need
 };
 void add_filter(CLI::App& app, TensorFilter& filter);
-void add_dtype(CLI::App& app, CommonOptions& options);
+// --dtype, --shape, --offset, --follow-links: how files are read. Bad ones are Error(kUsage) before
+// the command runs.
+void add_input_options(CLI::App& app, CommonOptions& options);
+void add_name_pattern(CLI::App& app, CommonOptions& options);
+// The options that read a file in the same way; "" for none.
+std::string input_options_text(const OpenOptions& options);
 void add_arithmetic_options(CLI::App& app,
-                            CommonOptions& options);             // axis, backend, threads, dtype
+                            CommonOptions& options);  // axis, backend, threads, input options
 void add_output_options(CLI::App& app, CommonOptions& options);  // json, quiet, verbose
 
-// FILE, DIRECTORY or FILE:TENSOR. Throws Error(kUsage) when nothing follows the colon.
-Operand parse_operand(const std::string& text);
+inline constexpr const char* kOperandHelp =
+    "FILE, DIRECTORY (with its subfolders), FILE:TENSOR, a pattern as 'dump/*.npy', or - for "
+    "standard input";
+// FILE, DIRECTORY or FILE:TENSOR; a pattern for FILE gives several (analysis/analyze.h), or one
+// that does not exist when none matches: that is said where it is opened. Throws Error(kUsage) when
+// nothing follows the colon.
+std::vector<Operand> parse_operand(const std::string& text);
+std::vector<Operand> parse_operands(const std::vector<std::string>& texts);
 // --out PATH must not replace a file that the operands read: throws Error(kUsage).
 void refuse_out_as_input(const std::string& path, const std::vector<Operand>& operands,
                          const OpenOptions& options);

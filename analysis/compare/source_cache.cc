@@ -11,13 +11,28 @@
 
 namespace fp4scope {
 
-const SourceCache::File& SourceCache::file(const std::string& path) {
-  auto& entry = files_[path];
+namespace {
+
+OpenOptions without_raw(OpenOptions options) {
+  options.raw.reset();
+  return options;
+}
+
+}  // namespace
+
+SourceCache::SourceCache(const OpenOptions& options)
+    : inputs_(options), others_(without_raw(options)), has_raw_(options.raw.has_value()) {}
+
+const SourceCache::File& SourceCache::file(const std::string& path, bool is_input) {
+  const bool is_raw = is_input && has_raw_;
+  auto& entry = (is_raw ? raw_files_ : files_)[path];
   if (!entry) {
     auto opened = std::make_unique<File>();
-    opened->source = open_source(path, options_);
+    opened->source = (is_raw ? inputs_ : others_).open(path);
     for (const TensorInfo& tensor : opened->source->tensors()) {
-      opened->by_name.emplace(tensor.name, &tensor);
+      if (!opened->by_name.emplace(tensor.name, &tensor).second) {
+        opened->again.emplace(tensor.name, &tensor);
+      }
     }
     entry = std::move(opened);
     order_.push_back(entry.get());
@@ -35,7 +50,7 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
   } else {
     parts = split_operand(operand);
   }
-  const File& opened = file(parts.file);
+  const File& opened = file(parts.file, option == "--input");
   if (parts.tensor.empty()) {
     if (opened.source->tensors().size() == 1) {
       return {opened.source.get(), opened.source->tensors().data()};
@@ -51,12 +66,19 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
                             printable(operand), printable(parts.file), in_quotes(parts.tensor),
                             opened.source->tensors().size()));
   }
+  if (const auto again = opened.again.find(parts.tensor); again != opened.again.end()) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("{} {}: the tensor is in {} and in {}, expected FILE:TENSOR of one file",
+                    option, printable(operand), printable(found->second->file),
+                    printable(again->second->file)));
+  }
   return {opened.source.get(), found->second};
 }
 
 const TensorSource& SourceCache::open_file(const std::string& path) {
   const std::lock_guard lock(mutex_);
-  return *file(path).source;
+  return *file(path, false).source;
 }
 
 std::vector<Report::Source> SourceCache::sources() const {

@@ -55,7 +55,15 @@ struct Contents {
 
 // Each appends the tensors of one file. Throw Error(kData) or Error(kUnsupported).
 void append_safetensors(const std::shared_ptr<MappedFile>& file, Contents& contents);
-void append_safetensors_index(const MappedFile& index, Contents& contents);
+// *.safetensors.index.json and PyTorch's *.bin.index.json, with the shards that it names; sets
+// info.container.
+void append_index(const MappedFile& index, const OpenOptions& options, Contents& contents);
+// The shards of an index, each once, in order of appearance: names below its folder. Throws
+// Error(kData).
+std::vector<std::string> index_shards(const MappedFile& index);
+// One of these shards, a safetensors or PyTorch file; sets info.container.
+void append_shard(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                  Contents& contents);
 void append_npy(const std::shared_ptr<MappedFile>& file, const std::string& dtype_hint,
                 Contents& contents);
 // Bytes from the start of an npy file to its data: `start` holds at least the first 12 bytes (or

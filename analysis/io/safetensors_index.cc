@@ -1,13 +1,19 @@
-// safetensors_index.cc: *.safetensors.index.json, a JSON object whose "weight_map" maps tensor
-// names to shard files in the same folder. The index is the list: tensors of a shard that it does
-// not name are not part of the set.
+// safetensors_index.cc: *.safetensors.index.json and PyTorch's *.bin.index.json, a JSON object
+// whose "weight_map" maps tensor names to shard files in the same folder. The index is the list:
+// tensors of a shard that it does not name are not part of the set. Sets of hundreds of shards keep
+// only some of them open.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
+#include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analysis/io/container_files.h"
+#include "analysis/io/file_identity.h"
 #include "analysis/io/header_sax.h"
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
@@ -89,56 +95,155 @@ bool is_inside(const std::string& name) {
   return std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
 }
 
-}  // namespace
+[[noreturn]] void fail(const MappedFile& index, const std::string& what) {
+  throw Error(ErrorKind::kData, fmt::format("{}: {}", printable(index.path()), what));
+}
 
-void append_safetensors_index(const MappedFile& index, Contents& contents) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorKind::kData, fmt::format("{}: {}", printable(index.path()), what));
-  };
+// Tensor and shard, in order of appearance.
+std::vector<std::pair<std::string, std::string>> weight_map_of(const MappedFile& index) {
   if (index.size() > static_cast<std::int64_t>(kMaxSafetensorsHeader)) {
-    fail(fmt::format("the index has {} bytes, at most {} are allowed", index.size(),
-                     kMaxSafetensorsHeader));
+    fail(index, fmt::format("the index has {} bytes, at most {} are allowed", index.size(),
+                            kMaxSafetensorsHeader));
   }
   IndexSax sax(index.path());
   parse_json_header(index.text(0, index.size()), sax);
-  if (!sax.has_weight_map) fail("the JSON object has no weight_map, expected a safetensors index");
-
-  const fs::path folder = fs::path(index.path()).parent_path();
-  Contents shards;  // all tensors of all shards
-  std::unordered_map<std::string, std::unordered_map<std::string, std::size_t>> positions;
+  if (!sax.has_weight_map) {
+    fail(index,
+         "the JSON object has no weight_map, expected an index of safetensors or PyTorch "
+         "shards");
+  }
   for (const auto& [tensor, shard] : sax.weight_map) {
-    auto found = positions.find(shard);
-    if (found == positions.end()) {
-      if (!is_inside(shard)) {
-        fail(
-            fmt::format("tensor {} is said to be in {}, expected a file in the folder of the index",
-                        in_quotes(tensor), in_quotes(shard)));
-      }
-      const std::string path = (folder / shard).string();
+    if (is_inside(shard)) continue;
+    fail(index,
+         fmt::format("tensor {} is said to be in {}, expected a file in the folder of the index",
+                     in_quotes(tensor), in_quotes(shard)));
+  }
+  return std::move(sax.weight_map);
+}
+
+// The shards of one index, of which a few are open at a time.
+class OpenShards {
+ public:
+  std::shared_ptr<const MappedFile> get(const std::string& path,
+                                        const std::optional<FileIdentity>& identity) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(open_.begin(), open_.end(),
+                                    [&](const auto& file) { return file->path() == path; });
+    if (found != open_.end()) {
+      std::rotate(open_.begin(), found, found + 1);
+      return open_.front();
+    }
+    if (identify_file(path) != identity) {
+      throw Error(ErrorKind::kData,
+                  fmt::format("{} was changed, replaced or removed after its tensors were listed; "
+                              "run again on files that stay as they are",
+                              printable(path)));
+    }
+    return keep(std::make_shared<MappedFile>(path));
+  }
+  std::shared_ptr<MappedFile> add(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    return keep(std::make_shared<MappedFile>(path));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  std::shared_ptr<MappedFile> keep(std::shared_ptr<MappedFile> file) {
+    open_.push_front(file);
+    if (open_.size() > kMost) open_.pop_back();
+    return file;
+  }
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<MappedFile>> open_;  // the one used last in front
+};
+
+class Shard final : public ByteStore {
+ public:
+  Shard(std::string path, std::shared_ptr<OpenShards> shards)
+      : path_(std::move(path)), identity_(identify_file(path_)), shards_(std::move(shards)) {}
+  std::shared_ptr<const MappedFile> bytes() const override {
+    return shards_->get(path_, identity_);
+  }
+
+ private:
+  std::string path_;
+  std::optional<FileIdentity> identity_;
+  std::shared_ptr<OpenShards> shards_;
+};
+
+// The tensors of one shard.
+Contents read_shard(const std::string& path, const OpenOptions& options,
+                    const std::shared_ptr<OpenShards>& open) {
+  Contents contents;
+  contents.info.path = path;
+  auto store = std::make_shared<Shard>(path, open);
+  const std::shared_ptr<MappedFile> file = open->add(path);
+  append_shard(file, options, contents);
+  file->check();
+  // The plain file is opened again when it is needed; members of archives belong to their archive.
+  if (contents.info.container == "safetensors") contents.files.front() = std::move(store);
+  return contents;
+}
+
+}  // namespace
+
+std::vector<std::string> index_shards(const MappedFile& index) {
+  std::vector<std::string> shards;
+  std::unordered_set<std::string> seen;
+  for (auto& [tensor, shard] : weight_map_of(index)) {
+    if (seen.insert(shard).second) shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+void append_index(const MappedFile& index, const OpenOptions& options, Contents& contents) {
+  const auto weight_map = weight_map_of(index);
+  struct Loaded {
+    Contents contents;
+    std::unordered_map<std::string, std::size_t> positions;  // by name of tensor
+    std::size_t first_file = 0;                              // in contents.files of the set
+  };
+  std::unordered_map<std::string, Loaded> loaded;  // by name of the shard
+  const auto open = std::make_shared<OpenShards>();
+  const fs::path folder = fs::path(index.path()).parent_path();
+  const Fence fence(folder.string());
+  bool all_safetensors = true;
+  for (const auto& [tensor, name] : weight_map) {
+    auto found = loaded.find(name);
+    if (found == loaded.end()) {
+      const std::string path = (folder / name).string();
       std::error_code ignored;
       if (!fs::exists(path, ignored)) {
-        fail(fmt::format("tensor {} is said to be in {}, but there is no such file",
-                         in_quotes(tensor), printable(path)));
+        fail(index, fmt::format("tensor {} is said to be in {}, but there is no such file",
+                                in_quotes(tensor), printable(path)));
       }
-      const std::size_t first = shards.tensors.size();
-      append_safetensors(std::make_shared<MappedFile>(path), shards);
-      found = positions.emplace(shard, std::unordered_map<std::string, std::size_t>{}).first;
-      for (std::size_t i = first; i < shards.tensors.size(); ++i) {
-        found->second.emplace(shards.tensors[i].name, i);
+      if (!options.follow_links && !fence.holds(path)) {
+        fail(index, fmt::format("tensor {} is said to be in {}, which is a link out of the folder "
+                                "of the index (--follow-links reads it)",
+                                in_quotes(tensor), printable(path)));
       }
+      Loaded shard{read_shard(path, options, open), {}, contents.files.size()};
+      for (std::size_t i = 0; i < shard.contents.tensors.size(); ++i) {
+        shard.positions.emplace(shard.contents.tensors[i].name, i);
+      }
+      contents.files.insert(contents.files.end(), shard.contents.files.begin(),
+                            shard.contents.files.end());
+      contents.info.bytes += shard.contents.info.bytes;
+      all_safetensors &= shard.contents.info.container == "safetensors";
+      found = loaded.emplace(name, std::move(shard)).first;
     }
-    const auto at = found->second.find(tensor);
-    if (at == found->second.end()) {
-      fail(fmt::format("tensor {} is said to be in {}, but that file does not hold it",
-                       in_quotes(tensor), in_quotes(shard)));
+    const Loaded& shard = found->second;
+    const auto at = shard.positions.find(tensor);
+    if (at == shard.positions.end()) {
+      fail(index, fmt::format("tensor {} is said to be in {}, but that file does not hold it",
+                              in_quotes(tensor), in_quotes(name)));
     }
-    Storage storage = shards.storage[at->second];
-    storage.file += contents.files.size();
-    contents.tensors.push_back(shards.tensors[at->second]);
+    Storage storage = shard.contents.storage[at->second];
+    storage.file += shard.first_file;
+    contents.tensors.push_back(shard.contents.tensors[at->second]);
     contents.storage.push_back(storage);
   }
-  contents.info.bytes += shards.info.bytes;
-  contents.files.insert(contents.files.end(), shards.files.begin(), shards.files.end());
+  contents.info.container = all_safetensors ? "safetensors index" : "pytorch index";
 }
 
 }  // namespace fp4scope

@@ -1,28 +1,24 @@
 // tensor_source.cc: dtype names, and which reader takes a path. The kind of a file follows from its
-// first bytes; file name endings only choose among the files of a directory.
+// first bytes; file name endings only choose among the files of a directory (container_files.cc).
 #include "analysis/io/tensor_source.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <unordered_set>
 
 #include "analysis/io/composite_source.h"
 #include "analysis/io/hdf5_source.h"
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
+#include "analysis/io/pooled_source.h"
 #include "analysis/io/safetensors_format.h"
 #include "analysis/io/scratch.h"
 #include "sim/error.h"
 
 namespace fp4scope {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::string_view kIndexEnding = ".safetensors.index.json";
 
 enum class Kind { kSafetensors, kIndex, kNpy, kZip, kPickle, kGguf, kHdf5 };
 
@@ -69,27 +65,36 @@ Kind kind_of(const MappedFile& file) {
                           printable(file.path()), in_quotes(start.substr(0, 8))));
 }
 
-// Files of a directory whose name ends so, sorted.
-std::vector<std::string> files_ending(const std::string& folder,
-                                      std::initializer_list<std::string_view> endings) {
-  std::vector<std::string> found;
-  std::error_code error;
-  fs::directory_iterator it(folder, error);
-  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
-    const std::string path = it->path().string();
-    const bool matches = std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
-      return path.size() > ending.size() &&
-             std::string_view(path).substr(path.size() - ending.size()) == ending;
-    });
-    std::error_code ignored;
-    if (matches && !it->is_directory(ignored)) found.push_back(path);
+// False for HDF5, which is left alone: its reader is one of its own.
+bool append_container(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                      Contents& contents) {
+  const auto fill = [&](const char* container, const auto& append) {
+    append();
+    contents.info.container = container;
+  };
+  switch (kind_of(*file)) {
+    case Kind::kNpy:
+      fill("npy", [&] { append_npy(file, options.dtype_hint, contents); });
+      break;
+    case Kind::kIndex:
+      append_index(*file, options, contents);
+      break;
+    case Kind::kSafetensors:
+      fill("safetensors", [&] { append_safetensors(file, contents); });
+      break;
+    case Kind::kZip:
+      append_zip(file, options, contents);
+      break;
+    case Kind::kPickle:
+      fill("pytorch legacy", [&] { append_pytorch_legacy(file, contents); });
+      break;
+    case Kind::kGguf:
+      fill("gguf", [&] { append_gguf(file, contents); });
+      break;
+    case Kind::kHdf5:
+      return false;
   }
-  if (error) {
-    throw Error(ErrorKind::kData, fmt::format("cannot read the directory {}: {}", printable(folder),
-                                              error.message()));
-  }
-  std::sort(found.begin(), found.end());
-  return found;
+  return true;
 }
 
 std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptions& options) {
@@ -97,35 +102,11 @@ std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptio
                                     : std::make_shared<MappedFile>(path);
   Contents contents;
   contents.info.path = path;
-  const auto fill = [&](const char* container, const auto& append) {
-    append();
-    contents.info.container = container;
-  };
   if (options.raw) {
-    fill("raw", [&] { append_raw(file, *options.raw, contents); });
-  } else {
-    switch (kind_of(*file)) {
-      case Kind::kNpy:
-        fill("npy", [&] { append_npy(file, options.dtype_hint, contents); });
-        break;
-      case Kind::kIndex:
-        fill("safetensors index", [&] { append_safetensors_index(*file, contents); });
-        break;
-      case Kind::kSafetensors:
-        fill("safetensors", [&] { append_safetensors(file, contents); });
-        break;
-      case Kind::kZip:
-        append_zip(file, options, contents);
-        break;
-      case Kind::kPickle:
-        fill("pytorch legacy", [&] { append_pytorch_legacy(file, contents); });
-        break;
-      case Kind::kGguf:
-        fill("gguf", [&] { append_gguf(file, contents); });
-        break;
-      case Kind::kHdf5:
-        return open_hdf5(path, file);
-    }
+    append_raw(file, *options.raw, contents);
+    contents.info.container = "raw";
+  } else if (!append_container(file, options, contents)) {
+    return open_hdf5(path, file);
   }
   // A page of the header that could not be read was parsed as zeros.
   file->check();
@@ -133,6 +114,19 @@ std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptio
 }
 
 }  // namespace
+
+void append_shard(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                  Contents& contents) {
+  const Kind kind = kind_of(*file);
+  // An index would open others without end.
+  if (kind != Kind::kSafetensors && kind != Kind::kZip && kind != Kind::kPickle) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: expected a shard in safetensors or PyTorch's format, found "
+                            "another container",
+                            printable(file->path())));
+  }
+  (void)append_container(file, options, contents);
+}
 
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
@@ -223,31 +217,6 @@ std::int64_t TensorInfo::cols() const {
   return shape.empty() ? 1 : shape.back();
 }
 
-std::vector<std::string> container_files(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return {path};
-  const std::vector<std::string> indexes = files_ending(path, {kIndexEnding});
-  if (indexes.size() > 1) {
-    throw Error(ErrorKind::kData,
-                fmt::format("directory {} holds {} index files, expected one: name {} or another",
-                            printable(path), indexes.size(), printable(indexes.front())));
-  }
-  if (indexes.size() == 1) return indexes;
-  std::vector<std::string> files = files_ending(path, {".safetensors", ".npy"});
-  if (files.empty()) {
-    throw Error(ErrorKind::kData,
-                fmt::format("directory {} holds no tensors, expected *.safetensors, *{} or *.npy",
-                            printable(path), kIndexEnding));
-  }
-  return files;
-}
-
-std::vector<std::string> unread_containers(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return {};
-  return files_ending(path, {".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".hdf5", ".gguf"});
-}
-
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options) {
   if (path.empty()) {
     throw Error(ErrorKind::kData, "the file name is empty, expected a file or directory");
@@ -259,10 +228,11 @@ std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOpt
                                                "or raw",
                                                in_quotes(options.dtype_hint)));
   }
-  const std::vector<std::string> files = container_files(path);
+  const std::vector<std::string> files = container_files(path, options.follow_links);
   if (files.size() == 1) return open_file(files.front(), options);
+  SourcePool pool(options);
   std::vector<std::unique_ptr<TensorSource>> sources;
-  for (const std::string& file : files) sources.push_back(open_file(file, options));
+  for (const std::string& file : files) sources.push_back(pool.open(file));
   return std::make_unique<CompositeSource>(path, std::move(sources));
 }
 

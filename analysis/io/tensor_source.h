@@ -48,8 +48,8 @@ struct TensorInfo {
 // What a safetensors file or another container says about itself, for provenance.
 struct SourceInfo {
   std::string path;  // as given by the user
-  // "safetensors", "safetensors index", "npy", "npz", "pytorch", "pytorch legacy", "gguf", "hdf5",
-  // "raw", "directory" (several files)
+  // "safetensors", "safetensors index", "npy", "npz", "pytorch", "pytorch legacy", "pytorch index",
+  // "gguf", "hdf5", "raw", "directory" (several files)
   std::string container;
   std::int64_t bytes = 0;
 };
@@ -101,18 +101,18 @@ struct OpenOptions {
   std::string scratch_folder = "/tmp";
   // Set from a signal handler, ends what waits for a pipe or unpacks: Error(kData, "interrupted").
   const std::atomic<bool>* stop = nullptr;
+  // Also read what symbolic links of a directory, or of the folder of an index, lead to outside.
+  bool follow_links = false;
 };
-// Opens a file of one of the containers in SourceInfo::container, a *.safetensors.index.json with
-// its shards, a directory that holds such files, or "-" and pipes. Throws Error (kData, or
+// Opens a file of one of the containers in SourceInfo::container, an index (*.safetensors.index.json
+// or *.bin.index.json) with its shards, a directory with the files of container_files(), or "-" and
+// pipes. A directory keeps only some of its files open at a time. Throws Error (kData, or
 // kUnsupported for a well-formed unknown thing).
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options = {});
-// The files that open_source() would read for `path`: the index of a directory, or its safetensors
-// and npy files in order of name; `path` itself when it is no directory. For callers that go on
-// after a bad file of a directory. Throws Error(kData) when a directory holds none.
-std::vector<std::string> container_files(const std::string& path);
-// Files of a directory whose names end like containers that this version cannot read (.pt, .gguf,
-// .h5, ...); empty when `path` is no directory.
-std::vector<std::string> unread_containers(const std::string& path);
+// The files that open_source() would read for `path`: those of a directory as find_containers()
+// (container_files.h) finds them, an index for its shards; `path` itself when it is no directory.
+// Throws Error(kData) when a directory holds none, or a part of it cannot be read.
+std::vector<std::string> container_files(const std::string& path, bool follow_links = false);
 // Every file that `source` reads: what an output file must not replace.
 std::vector<std::string> source_files(const TensorSource& source);
 
