@@ -75,6 +75,7 @@ class Walk {
     walk_folders();
     // Real files come first, so that a link to one of them adds nothing.
     while (!links_.empty()) {
+      follows_ = true;
       std::vector<Link> links = std::exchange(links_, {});
       std::sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
         return natural_less(a.path.native(), b.path.native());
@@ -188,7 +189,9 @@ class Walk {
         folder.governor = governor_of(folder.path, std::move(listing->indexes));
         if (folder.governor == nullptr) continue;
       }
-      for (const fs::path& file : listing->files) take(file, folder.governor);
+      for (const fs::path& file : listing->files) {
+        if (!follows_ || is_new(file)) take(file, folder.governor);
+      }
       for (fs::path& below : listing->folders) {
         pending_.push_back({std::move(below), folder.governor});
       }
@@ -245,21 +248,21 @@ class Walk {
       skip(link.path, "not read, it is a pipe, socket or device");
       return;
     }
-    const auto id = id_of(link.path);
-    if (id && !ids_of_files().insert(*id).second) return;
-    take(link.path, link.governor);
+    if (is_new(link.path)) take(link.path, link.governor);
   }
 
-  // Of the files found so far; asked for only when there is a link.
-  std::set<Id>& ids_of_files() {
+  // Not one of the files found so far by another path; asked for only when there is a link.
+  bool is_new(const fs::path& file) {
     for (; ids_known_ < found_.files.size(); ++ids_known_) {
       if (const auto id = id_of(found_.files[ids_known_])) ids_.insert(*id);
     }
-    return ids_;
+    const auto id = id_of(file);
+    return !id || ids_.insert(*id).second;
   }
 
   Fence fence_;
   bool follows_links_;
+  bool follows_ = false;  // the real files are done
   fs::path root_;
   std::vector<Folder> pending_;
   std::vector<Link> links_;

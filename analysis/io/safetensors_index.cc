@@ -108,9 +108,7 @@ std::vector<std::pair<std::string, std::string>> weight_map_of(const MappedFile&
   IndexSax sax(index.path());
   parse_json_header(index.text(0, index.size()), sax);
   if (!sax.has_weight_map) {
-    fail(index,
-         "the JSON object has no weight_map, expected an index of safetensors or PyTorch "
-         "shards");
+    fail(index, "the JSON object has no weight_map, expected a safetensors index");
   }
   for (const auto& [tensor, shard] : sax.weight_map) {
     if (is_inside(shard)) continue;

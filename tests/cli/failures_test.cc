@@ -209,7 +209,7 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   write_file(folder.file("a.safetensors"), sample);
   write_file(folder.file("b.safetensors"), sample.substr(0, 100));
   write_file(folder.file("c.safetensors"), sample);
-  write_file(folder.file("d.gguf"), "GGUF");
+  write_file(folder.file("d.bin"), "no tensors");
   const Result text = run({"info", folder.path().string()});
   CHECK(text.code == 3);
   CHECK(contains(text.err, "b.safetensors"));
@@ -223,7 +223,7 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   CHECK(text.out.find("b.safetensors") > errors);
   const auto skipped = text.out.find("\nskipped\n");
   CHECK(second < skipped);
-  CHECK(text.out.find("d.gguf") > skipped);
+  CHECK(text.out.find("d.bin") > skipped);
   CHECK(contains(text.out, "total: 8 tensors, 524288 elements, 1081344 bytes\n"));
 
   const Result result = run({"info", folder.path().string(), "--json"});
@@ -235,7 +235,7 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   CHECK(contains(out["errors"][0]["file"].get<std::string>(), "b.safetensors"));
   CHECK(out["errors"][0]["exit_code"] == 3);
   REQUIRE(out["skipped"].size() == 1);
-  CHECK(contains(out["skipped"][0]["file"].get<std::string>(), "d.gguf"));
+  CHECK(contains(out["skipped"][0]["file"].get<std::string>(), "d.bin"));
 }
 
 TEST_CASE("quantize writes a file that dequantize reads, in fp4scope's own layout") {

@@ -93,13 +93,15 @@ TEST_CASE("a folder goes on after a bad file and names what it cannot read") {
   write_tensors(dir.file("a.safetensors"), {{"x", {1, 16}, std::vector<float>(16, 1.0f)}});
   test::write_file(dir.file("b.npy"), "\x93NUMPY");
   test::write_file(dir.file("c.pt"), "PK");
+  test::write_file(dir.file("d.bin"), "no tensors");
   const Report report = analyze({dir.path().string()}, options_for("nvfp4"));
   CHECK(report.results.size() == 1);
-  REQUIRE(report.errors.size() == 1);
-  CHECK(report.errors[0].exit_code == 3);
+  REQUIRE(report.errors.size() == 2);
+  for (const ErrorRecord& error : report.errors) CHECK(error.exit_code == 3);
   CHECK(report.errors[0].file.find("b.npy") != std::string::npos);
+  CHECK(report.errors[1].file.find("c.pt") != std::string::npos);
   REQUIRE(report.skipped.size() == 1);
-  CHECK(report.skipped[0].message.find("c.pt: this version does not read") != std::string::npos);
+  CHECK(report.skipped[0].message.find("d.bin: not read") != std::string::npos);
 }
 
 TEST_CASE("FP8 tensors are numbers; codes of other dtypes are skipped and unknown ones an error") {
