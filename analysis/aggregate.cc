@@ -60,11 +60,11 @@ Aggregator::Aggregator(const AnalyzeOptions& options) : options_(options) {
   for (const std::string& list : options.group_fields) field_lists_.push_back(parse_fields(list));
 }
 
-void Aggregator::add(const TensorOutcome& outcome) {
-  for (std::size_t j = 0; j < outcome.rows.size(); ++j) {
-    const Row& row = outcome.rows[j];
+void Aggregator::add(const std::vector<Row>& rows, const FinishedTensor& finished) {
+  for (std::size_t j = 0; j < rows.size(); ++j) {
+    const Row& row = rows[j];
     const auto add = [&](std::size_t grouping, const std::string& name, const NameFields& fields) {
-      add_to(grouping, name, fields, outcome.recipe_index[j], row, outcome.totals[j]);
+      add_to(grouping, name, fields, finished.recipe_index[j], row, finished.totals[j]);
     };
     add(0, "", {});
     for (std::size_t e = 0; e < expressions_.size(); ++e) {

@@ -10,25 +10,17 @@
 
 #include "analysis/analyze.h"
 #include "analysis/expression.h"
-#include "analysis/metrics/totals.h"
+#include "analysis/finished_tensor.h"
 
 namespace fp4scope {
-
-// The finished rows of one tensor, in recipe order; a recipe that failed has no row.
-struct TensorOutcome {
-  std::vector<Row> rows;
-  std::vector<std::size_t> recipe_index;
-  std::vector<Totals> totals;
-  std::string hash;  // of the tensor's bytes
-  bool stopped = false;
-};
 
 class Aggregator {
  public:
   // Throws Error(kUsage) naming a malformed --group-by expression or an unknown field of
   // --group-fields. Keeps a reference to `options`.
   explicit Aggregator(const AnalyzeOptions& options);
-  void add(const TensorOutcome& outcome);
+  // `rows` are those of `finished`, in the same order.
+  void add(const std::vector<Row>& rows, const FinishedTensor& finished);
   // All tensors first (when there are at least two), then the groups of --group-by in order of
   // appearance, then those of each --group-fields in natural order of their values; recipes in
   // command-line order.

@@ -10,15 +10,14 @@
 #include <unordered_map>
 
 #include "analysis/aggregate.h"
+#include "analysis/finished_tensor.h"
 #include "analysis/inputs.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
-#include "analysis/metrics/figures.h"
 #include "analysis/metrics/totals.h"
+#include "analysis/resume.h"
 #include "analysis/tiles.h"
-#include "sim/custom_format.h"
 #include "sim/error.h"
-#include "sim/rcp_table.h"
 
 namespace fp4scope {
 namespace {
@@ -123,23 +122,6 @@ std::string hex64(std::uint64_t v) {
   return text;
 }
 
-Maps make_maps(const Job& job) {
-  Maps maps;
-  if (!job.grid.enabled()) return maps;
-  const Tallies& t = job.totals.tallies;
-  maps.grid_rows = job.grid.grid_rows;
-  maps.grid_cols = job.grid.grid_cols;
-  maps.rows_per_cell = job.grid.rows_per_cell;
-  maps.cols_per_cell = job.grid.blocks_per_cell * job.recipe->format.block;
-  maps.elements = t.map_elements;
-  maps.underflow = t.map_underflow;
-  maps.saturated = t.map_saturated;
-  maps.squared_error = job.totals.map_squared_error;
-  maps.scale_code_sum = t.map_scale_sum;
-  maps.blocks = t.map_blocks;
-  return maps;
-}
-
 // The tile grids of some recipes, each once; the first is that of the source's hash where it is
 // taken, whether it has recipes or not.
 std::vector<TileSteps> grids_of(const std::vector<const Recipe*>& recipes, bool hashes_source) {
@@ -187,19 +169,21 @@ void measure_outer_scales(const TensorRun& run, std::vector<Job>& jobs) {
   }
 }
 
-// The recipes that `chosen` accepts. `stored`: the tensor as it is, whose rows groups of the
-// Hadamard transform must not cross.
-TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backend*>& backends,
-                             const std::function<bool(const Recipe&)>& chosen, bool hashes_source,
-                             const TensorInfo& stored, std::vector<ErrorRecord>& errors) {
+// The recipes that `chosen` accepts; nothing when stopped. `stored`: the tensor as it is, whose
+// rows groups of the Hadamard transform must not cross.
+std::optional<FinishedTensor> analyze_tensor(const TensorRun& run,
+                                             const std::vector<const Backend*>& backends,
+                                             const std::function<bool(const Recipe&)>& chosen,
+                                             bool hashes_source, const TensorInfo& stored) {
   const AnalyzeOptions& options = run.options;
   const TensorInfo& tensor = run.tensor;
   const std::int64_t rows = tensor.rows(), cols = tensor.cols();
+  FinishedTensor finished;
   const auto fail = [&](const Recipe& recipe, const Error& e) {
-    errors.push_back({tensor.file, tensor.name,
-                      tensor.file + ": tensor '" + tensor.name + "', recipe " + to_string(recipe) +
-                          ": " + e.what(),
-                      e.exit_code()});
+    finished.errors.push_back({tensor.file, tensor.name,
+                               tensor.file + ": tensor '" + tensor.name + "', recipe " +
+                                   to_string(recipe) + ": " + e.what(),
+                               e.exit_code()});
   };
 
   std::vector<Job> jobs;
@@ -231,8 +215,7 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     Job job{};
     job.recipe = &recipe;
     job.backend = backends[i];
-    const std::int64_t blocks = (cols + recipe.format.block - 1) / recipe.format.block;
-    job.grid = make_map_grid(rows, blocks, options.map_size);
+    job.grid = map_grid_of(recipe, stored, options.map_size);
     job.totals.code_count = recipe.format.element.storage_bits() <= 8
                                 ? recipe.format.element.code_count()
                                 : 0;  // bf16: no histogram of 65536 codes
@@ -258,86 +241,62 @@ TensorOutcome analyze_tensor(const TensorRun& run, const std::vector<const Backe
     run_grid(run, grids[g], on_grid, hashes_source && g == 0 ? &hashes : nullptr);
   }
 
-  TensorOutcome outcome;
-  outcome.stopped = run.stopped();
-  if (outcome.stopped) return outcome;  // tiles may be missing
-  const std::string hash = hex64(XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
-  outcome.hash = hash;
+  if (run.stopped()) return std::nullopt;  // tiles may be missing
+  finished.hash = hex64(XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     Job& job = jobs[j];
     if (job.failure) {
       fail(*job.recipe, *job.failure);
       continue;
     }
-    Row row;
-    row.file = tensor.file;
-    row.tensor = tensor.name;
-    row.dtype = shown_dtype(tensor);
-    row.shape = tensor.shape;
-    row.source_hash = hash;
-    row.recipe = job.recipe->text;
-    row.recipe_canonical = to_string(*job.recipe);
-    row.recipe_full = to_full_string(*job.recipe);
-    row.backend = std::string(job.backend->name());
-    const std::int64_t block = job.recipe->format.block;
-    if (cols % block != 0 && job.recipe->source_refuses_ragged) {
-      row.notes.push_back("the source refuses this shape (contract " + job.recipe->contract + ": " +
-                          std::to_string(cols) + " is no multiple of " + std::to_string(block) +
-                          "); quantized with ragged=pad");
-    }
-    if (!job.recipe->note.empty()) row.notes.emplace_back(job.recipe->note);
-    if (const std::string table = rcp_table_note(*job.recipe); !table.empty()) {
-      row.notes.push_back(table);
-    }
-    if (job.recipe->library) {
-      row.notes.push_back("names of the format file with XXH3-64 " + job.recipe->library->hash);
-    }
-    if (job.recipe->rht.size != 0) {
-      row.notes.emplace_back("figures compare with the tensor after the Hadamard transform");
-    }
-    const Counts& counts = job.totals.tallies.counts;
-    if (counts.nonfinite_in > 0) {
-      row.notes.push_back(std::to_string(counts.nonfinite_in) +
-                          " NaN or Inf elements are left out of the error figures");
-    }
-    if (counts.nonfinite_out > 0) {
-      row.notes.push_back(std::to_string(counts.nonfinite_out) +
-                          " finite elements decode to NaN or Inf and are left out too");
-    }
-    fill_row(row, job.totals);
-    row.maps = make_maps(job);
-    outcome.rows.push_back(std::move(row));
-    outcome.recipe_index.push_back(recipe_index[j]);
-    outcome.totals.push_back(std::move(job.totals));
+    finished.recipe_index.push_back(recipe_index[j]);
+    finished.totals.push_back(std::move(job.totals));
   }
-  return outcome;
+  return finished;
 }
 
 // Recipes whose blocks cross row ends see the tensor as one row; the others come first.
-TensorOutcome analyze_all(const TensorRun& run, const std::vector<const Backend*>& backends,
-                          std::vector<ErrorRecord>& errors) {
+std::optional<FinishedTensor> analyze_all(const TensorRun& run,
+                                          const std::vector<const Backend*>& backends) {
   const auto crosses = [&](const Recipe& recipe) { return crosses_rows(recipe, run.tensor); };
-  TensorOutcome outcome = analyze_tensor(
-      run, backends, [&](const Recipe& r) { return !crosses(r); }, true, run.tensor, errors);
+  std::optional<FinishedTensor> finished = analyze_tensor(
+      run, backends, [&](const Recipe& r) { return !crosses(r); }, true, run.tensor);
   const auto& recipes = run.options.recipes;
-  if (outcome.stopped || std::none_of(recipes.begin(), recipes.end(), crosses)) return outcome;
+  if (!finished || std::none_of(recipes.begin(), recipes.end(), crosses)) return finished;
   const FlatView view(run.source, run.tensor);
   const TensorRun flat_run{view, view.tensors()[0], run.options, run.threads, run.advance};
-  TensorOutcome flat = analyze_tensor(flat_run, backends, crosses, false, run.tensor, errors);
-  if (flat.stopped) return flat;
-  for (std::size_t i = 0; i < flat.rows.size(); ++i) {
-    Row& row = flat.rows[i];
-    row.shape = run.tensor.shape;
-    row.source_hash = outcome.hash;
-    row.notes.emplace_back("blocks run over the flattened tensor and cross row ends (ragged=flat)");
-    const auto at = std::lower_bound(outcome.recipe_index.begin(), outcome.recipe_index.end(),
-                                     flat.recipe_index[i]) -
-                    outcome.recipe_index.begin();
-    outcome.rows.insert(outcome.rows.begin() + at, std::move(row));
-    outcome.recipe_index.insert(outcome.recipe_index.begin() + at, flat.recipe_index[i]);
-    outcome.totals.insert(outcome.totals.begin() + at, std::move(flat.totals[i]));
+  std::optional<FinishedTensor> flat =
+      analyze_tensor(flat_run, backends, crosses, false, run.tensor);
+  if (!flat) return flat;
+  for (std::size_t i = 0; i < flat->totals.size(); ++i) {
+    const auto at = std::lower_bound(finished->recipe_index.begin(), finished->recipe_index.end(),
+                                     flat->recipe_index[i]) -
+                    finished->recipe_index.begin();
+    finished->recipe_index.insert(finished->recipe_index.begin() + at, flat->recipe_index[i]);
+    finished->totals.insert(finished->totals.begin() + at, std::move(flat->totals[i]));
   }
-  return outcome;
+  for (ErrorRecord& error : flat->errors) finished->errors.push_back(std::move(error));
+  return finished;
+}
+
+// What an earlier run of the journal found, or the figures of now, which the journal then keeps;
+// nothing when stopped.
+std::optional<FinishedTensor> find_or_analyze(const TensorRun& run,
+                                              const std::vector<const Backend*>& backends) {
+  ResumeJournal* journal = run.options.journal;
+  if (journal == nullptr) return analyze_all(run, backends);
+  const auto& recipes = run.options.recipes;
+  const auto cells = [&](std::size_t recipe) {
+    const MapGrid grid = map_grid_of(recipes[recipe], run.tensor, run.options.map_size);
+    return static_cast<std::size_t>(grid.grid_rows * grid.grid_cols);
+  };
+  if (auto known = journal->find(run.tensor, recipes.size(), cells)) {
+    run.advance(run.tensor.elements * passes_over(run.tensor, recipes));
+    return known;
+  }
+  std::optional<FinishedTensor> finished = analyze_all(run, backends);
+  if (finished) journal->add(run.tensor, *finished);
+  return finished;
 }
 
 // The tensors of a run with one axis moved last.
@@ -397,14 +356,17 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
                           if (options.progress) options.progress(done, total);
                         }};
     try {
-      TensorOutcome outcome = analyze_all(run, backends, report.errors);
-      if (outcome.stopped) {
+      std::optional<FinishedTensor> finished = find_or_analyze(run, backends);
+      if (!finished) {
         report.interrupted = true;
         break;
       }
-      for (Row& row : outcome.rows) row.fields = *fields;
-      aggregator.add(outcome);
-      for (Row& row : outcome.rows) report.results.push_back(std::move(row));
+      std::vector<Row> rows =
+          rows_of(*finished, *tensor, options.recipes, backends, options.map_size);
+      for (Row& row : rows) row.fields = *fields;
+      aggregator.add(rows, *finished);
+      for (Row& row : rows) report.results.push_back(std::move(row));
+      for (ErrorRecord& error : finished->errors) report.errors.push_back(std::move(error));
     } catch (const Error& e) {
       report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
     }

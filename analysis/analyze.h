@@ -15,6 +15,8 @@
 
 namespace fp4scope {
 
+class ResumeJournal;  // analysis/resume.h
+
 struct TensorFilter {
   std::vector<std::string> include;  // regular expressions, search semantics; empty: all
   std::vector<std::string> exclude;
@@ -45,6 +47,7 @@ struct AnalyzeOptions {
   // Called from one thread at a time with elements done and in total; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: finish nothing new, keep what is done
+  ResumeJournal* journal = nullptr;         // of run_settings() of these operands and options
 };
 
 // `files` are operands as expand_operand() takes them. Goes on after a bad file or tensor and records it in

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 
+#include "analysis/resume.h"
 #include "analysis/text_table.h"
 #include "common.h"
 #include "threshold.h"
@@ -78,8 +80,39 @@ struct AnalyzeArguments : CommonOptions {
   std::vector<std::string> files, recipes, out, fail_if, group_by, group_fields;
   std::string memory = "1G", percentiles = "sample";
   std::int64_t map_size = 0;
-  bool csv = false;
+  bool csv = false, resume = false;
 };
+
+// --resume keeps what is finished beside the first --out, until every output is written.
+std::unique_ptr<ResumeJournal> open_journal(const AnalyzeArguments& arguments,
+                                            const std::vector<Operand>& operands,
+                                            const AnalyzeOptions& options, Progress& progress) {
+  if (!arguments.resume) return nullptr;
+  if (arguments.out.empty()) {
+    throw Error(ErrorKind::kUsage,
+                "--resume needs --out FILE, beside which it keeps what is finished");
+  }
+  const std::string path = arguments.out.front() + ".resume";
+  refuse_out_as_input(path, operands, arguments.open);
+  refuse_out_as_recipe_file(path, arguments);
+  const std::string program = fmt::format("{} ({})", provenance().version, provenance().git);
+  return std::make_unique<ResumeJournal>(path, run_settings(program, arguments.files, options),
+                                         [&progress](const std::string& text) {
+                                           progress.clear();
+                                           complain(text);
+                                         });
+}
+
+// What becomes of the journal at the end of a run.
+void close_journal(ResumeJournal* journal, bool all_written) {
+  if (journal == nullptr) return;
+  if (all_written) {
+    journal->remove();
+  } else if (journal->size() > 0) {
+    complain(fmt::format("{} keeps the {} finished tensors: the same command goes on from there",
+                         journal->path(), journal->size()));
+  }
+}
 
 int run_analyze(AnalyzeArguments& arguments) {
   if (arguments.json && arguments.csv) {
@@ -121,6 +154,8 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.open = arguments.open;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   options.stop = &stop_requested();
+  const auto journal = open_journal(arguments, operands, options, progress);
+  options.journal = journal.get();
   const Report report = analyze(arguments.files, options);
   progress.clear();
   // A gate over nothing would pass.
@@ -136,6 +171,7 @@ int run_analyze(AnalyzeArguments& arguments) {
 
   int exit_code = complain_of(report.errors, !arguments.json && !arguments.csv);
   const auto failed = [&](int code) { exit_code = std::max(exit_code, code); };
+  bool all_written = !report.interrupted;
   for (const Output& output : outputs) {
     if (report.interrupted) {
       complain(fmt::format("{}: not written, the run was interrupted", output.path));
@@ -146,11 +182,19 @@ int run_analyze(AnalyzeArguments& arguments) {
     } catch (const Error& error) {
       complain(error.what());
       failed(error.exit_code());
+      all_written = false;
     }
   }
-  write_stdout(arguments.json  ? render_json(report, provenance())
-               : arguments.csv ? render_csv(report, provenance())
-                               : render_text(report, provenance()));
+  try {
+    write_stdout(arguments.json  ? render_json(report, provenance())
+                 : arguments.csv ? render_csv(report, provenance())
+                                 : render_text(report, provenance()));
+  } catch (const Error& error) {
+    complain(error.what());
+    failed(error.exit_code());
+    all_written = false;
+  }
+  close_journal(journal.get(), all_written);
   if (check_thresholds(report, thresholds)) failed(kExitThreshold);
   return report.interrupted ? stop_exit_code() : exit_code;
 }
@@ -197,6 +241,9 @@ void add_analyze(CLI::App& app, int& exit_code) {
   sub->add_option("--out", arguments->out, "also write FILE.json or FILE.csv; repeatable")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  sub->add_flag("--resume", arguments->resume,
+                "keep what is finished in OUT.resume, beside the first --out, and go on from there "
+                "when an earlier run of this command was killed");
   sub->add_flag("--csv", arguments->csv, "print CSV instead of the table");
   add_output_options(*sub, *arguments);
   std::string metrics = "Metrics (JSON keys, CSV columns, --fail-if):\n";

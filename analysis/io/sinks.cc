@@ -14,8 +14,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "analysis/io/message.h"
+#include "analysis/io/posix_file.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -43,6 +46,47 @@ Slot* list_unfinished(const std::string& path) {
     }
   }
   return nullptr;
+}
+
+// Whether `name` is one that a temporary file of `stem` has: STEM.PROCESS-NUMBER.tmp.
+bool is_temporary_of(const std::string& stem, std::string_view name) {
+  const std::string start = stem + ".";
+  constexpr std::string_view kEnd = ".tmp";
+  if (!name.starts_with(start) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(start.size());
+  if (name.size() <= kEnd.size()) return false;
+  name.remove_suffix(kEnd.size());
+  const std::size_t dash = name.find('-');
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return dash != std::string_view::npos && is_number(name.substr(0, dash)) &&
+         is_number(name.substr(dash + 1));
+}
+
+// A killed process leaves its temporary file, the next writer of the same target removes it: nobody
+// holds its lock any more. Process ids would not tell, on a shared disk or in a container.
+void remove_stale_files(const fs::path& folder, const std::string& stem) {
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (!is_temporary_of(stem, entries->path().filename().string())) continue;
+    const int fd = ::open(entries->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && try_lock(fd) == Lock::kTaken) {
+      ::unlink(entries->path().c_str());
+    }
+    ::close(fd);
+  }
+}
+
+// The lock lasts as long as the file is open. False when another process took the file for stale in
+// the moment between its creation and its lock.
+bool lock_new_file(int fd, const std::string& path) {
+  const Lock lock = try_lock(fd);
+  // Without locks on this file system nobody removes anything.
+  return lock == Lock::kNone || (lock == Lock::kTaken && is_name_of(fd, path));
 }
 
 [[noreturn]] void fail(const std::string& target, const std::string& why) {
@@ -116,13 +160,16 @@ AtomicFile::AtomicFile(const std::string& path) : impl_(std::make_unique<Impl>()
   static std::atomic<unsigned> counter{0};
   constexpr std::size_t kLongestStem = 200;  // leaves room for the ending within 255 bytes
   const std::string stem = resolved.filename().string().substr(0, kLongestStem);
-  constexpr int kAttempts = 100;  // names left behind by a killed process of the same id
+  remove_stale_files(folder, stem);
+  constexpr int kAttempts = 100;  // names in use, as by a process of the same id elsewhere
   for (int attempt = 0; file.fd < 0; ++attempt) {
     const std::string name = fmt::format("{}.{}-{}.tmp", stem, ::getpid(), counter++);
     const std::string temporary = (folder / name).string();
     file.fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0666);
-    if (file.fd >= 0) {
+    if (file.fd >= 0 && lock_new_file(file.fd, temporary)) {
       file.temporary = temporary;
+    } else if (file.fd >= 0 && attempt < kAttempts) {
+      ::close(std::exchange(file.fd, -1));
     } else if (errno != EEXIST || attempt == kAttempts) {
       fail(path, system_message(errno));
     }
@@ -145,41 +192,26 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 void AtomicFile::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
   Impl& file = *impl_;
   if (file.fd < 0 || file.failed) fail(file.target, "an earlier write failed, or it is committed");
-  const auto* from = static_cast<const unsigned char*>(data);
-  constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
-  while (bytes > 0) {
-    const ssize_t written = ::pwrite(file.fd, from, std::min(bytes, kMostAtOnce), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error_number = written < 0 ? errno : EIO;
-      // The descriptor stays open until the object goes: other threads may be writing.
-      if (!file.failed.exchange(true)) ::unlink(file.temporary.c_str());
-      fail(file.target, system_message(error_number));
-    }
-    from += written;
-    offset += written;
-    bytes -= static_cast<std::size_t>(written);
+  const std::string_view text(static_cast<const char*>(data), bytes);
+  if (const int error = fp4scope::write_at(file.fd, offset, text); error != 0) {
+    // The descriptor stays open until the object goes: other threads may be writing.
+    if (!file.failed.exchange(true)) ::unlink(file.temporary.c_str());
+    fail(file.target, system_message(error));
   }
 }
 
 void AtomicFile::commit() {
   Impl& file = *impl_;
   if (file.fd < 0 || file.failed) fail(file.target, "an earlier write failed, or it is committed");
-  if (::fsync(file.fd) != 0) file.give_up(errno);
+  if (const int error = sync_file(file.fd); error != 0) file.give_up(error);
   const int fd = file.fd;
   file.fd = -1;
-  if (::close(fd) != 0) file.give_up(errno);
+  // Interrupted, it is closed all the same.
+  if (::close(fd) != 0 && errno != EINTR) file.give_up(errno);
   if (::rename(file.temporary.c_str(), file.path.c_str()) != 0) file.give_up(errno);
   file.temporary.clear();
   file.release();
-  // Makes the new name durable; not every file system can sync a directory, and the file itself is
-  // already whole.
-  const std::string folder = fs::path(file.path).parent_path().string();
-  const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd >= 0) {
-    (void)::fsync(folder_fd);
-    ::close(folder_fd);
-  }
+  sync_folder_of(file.path);
 }
 
 }  // namespace fp4scope

@@ -14,8 +14,10 @@ namespace fp4scope {
 
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::string& path);  // throws Error(kData) when it cannot be created
-  ~AtomicFile();                                 // removes the temporary file if not committed
+  // Throws Error(kData) when it cannot be created. Temporary files that killed processes left for
+  // the same target are removed.
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();  // removes the temporary file if not committed
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(const void* data, std::size_t bytes);  // throws Error(kData) naming the path

@@ -130,6 +130,41 @@ TEST_CASE("a full disk under --out leaves no file, and the table still appears")
   CHECK(read_file(folder.file("old.json")) == "precious");
 }
 
+TEST_CASE("one output of several that cannot be written takes no other with it") {
+  TempDir folder;
+  const auto command = [&](const std::string& last) {
+    return std::vector<std::string>{"analyze", kSample,
+                                    "--out",   folder.file("first.csv"),
+                                    "--out",   folder.file("large.json"),
+                                    "--out",   folder.file(last)};
+  };
+  // 16 KiB hold the table and the CSV files but not the JSON.
+  const Result result = run(command("last.csv"), {.file_limit = 16384});
+  CHECK(result.code == 3);
+  CHECK(result.err == "fp4scope: cannot write " + folder.file("large.json") + ": File too large\n");
+  CHECK(contains(result.out, "all, 4 tensors"));
+  CHECK(names_in(folder.path()).size() == 2);
+  const std::string csv = read_file(folder.file("first.csv"));
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 13);
+  CHECK(read_file(folder.file("last.csv")) == csv);
+  // Standard output and a file fail: each says so.
+  const Result both = run(command("last.csv"), {.out = Stdout::kFull, .file_limit = 16384});
+  CHECK(both.code == 3);
+  CHECK(std::count(both.err.begin(), both.err.end(), '\n') == 2);
+  CHECK(read_file(folder.file("last.csv")) == csv);
+}
+
+TEST_CASE("a full disk under quantize leaves no file and says which") {
+  TempDir folder;
+  const std::string out = folder.file("q.safetensors");
+  write_file(out, "precious");
+  const Result result = run({"quantize", kSample, out, "-r", "nvfp4"}, {.file_limit = 16384});
+  CHECK(result.code == 3);
+  CHECK(result.err == "fp4scope: cannot write " + out + ": File too large\n");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"q.safetensors"});
+  CHECK(read_file(out) == "precious");
+}
+
 TEST_CASE("an --out target that cannot be written is found before the work starts") {
   TempDir folder;
   write_sparse_npy(folder.file("huge.npy"), 1 << 17, 1 << 15);  // 16 GiB: minutes of work
