@@ -10,6 +10,7 @@ packages=(
   libzip-dev zlib1g-dev libhdf5-dev
   # Filter plug-ins of HDF5, of which tests read files.
   hdf5-filter-plugin hdf5-filter-plugin-blosc-serial
+  valgrind  # tests/cli/memcheck.sh
 )
 
 if ! command -v dpkg-query >/dev/null; then
