@@ -64,12 +64,16 @@ Output parse_output(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending == ".json") return {path, render_json};
   if (ending == ".csv") return {path, render_csv};
-  if (ending == ".h5" || ending == ".html") {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--out {}: this version cannot write {} reports yet; use .json or .csv",
-                            path, ending));
+  if (ending == ".h5" || ending == ".hdf5") return {path, render_hdf5};
+  if (ending == ".html") {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("--out {}: this version cannot write {} reports yet; use .json, .csv or "
+                    ".h5",
+                    path, ending));
   }
-  throw Error(ErrorKind::kUsage, fmt::format("--out {}: the ending must be .json or .csv", path));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--out {}: the ending must be .json, .csv or .h5", path));
 }
 
 void write_output(const Output& output, const Report& report) {
@@ -218,8 +222,9 @@ void add_analyze(CLI::App& app, int& exit_code) {
                   "of every 16th strip of 64 blocks, or of all elements")
       ->check(CLI::IsMember({"sample", "full"}))
       ->capture_default_str();
-  sub->add_option("--map-size", arguments->map_size,
-                  "largest number of map cells along a side; 0: no maps; maps appear in JSON")
+  sub->add_option(
+         "--map-size", arguments->map_size,
+         "largest number of map cells along a side; 0: no maps; maps appear in JSON and HDF5")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{4096}))
       ->capture_default_str();
   sub->add_option("--group-by", arguments->group_by,
@@ -238,7 +243,7 @@ void add_analyze(CLI::App& app, int& exit_code) {
          "METRIC is undefined (null) for a row that is neither exact nor empty; repeatable")
       ->type_name("CONDITION")
       ->allow_extra_args(false);
-  sub->add_option("--out", arguments->out, "also write FILE.json or FILE.csv; repeatable")
+  sub->add_option("--out", arguments->out, "also write FILE.json, FILE.csv or FILE.h5; repeatable")
       ->type_name("FILE")
       ->allow_extra_args(false);
   sub->add_flag("--resume", arguments->resume,

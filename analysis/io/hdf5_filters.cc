@@ -33,7 +33,7 @@ constexpr std::array<KnownFilter, 16> kFilters = {{
     {kLzfFilter, "lzf", nullptr},
     {32001, "blosc", "hdf5-filter-plugin-blosc-serial"},
     {32004, "lz4", "hdf5-filter-plugin"},
-    {32008, "bitshuffle", nullptr},
+    {kBitshuffleFilter, "bitshuffle", nullptr},
     {32013, "zfp", "hdf5-filter-plugin-zfp-serial"},
     {32015, "zstd", nullptr},
     {32017, "sz", nullptr},

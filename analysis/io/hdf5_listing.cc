@@ -39,7 +39,9 @@ class Walk {
         // A link takes at least 16 bytes of the file, but groups can be reached in many ways.
         entries_left_(10'000 + file_bytes / 16),
         name_bytes_left_((std::int64_t{1} << 20) + 16 * file_bytes) {
-    enter(Hid(H5Gopen2(file, "/", H5P_DEFAULT)), "");
+    if (!enter(Hid(H5Gopen2(file, "/", H5P_DEFAULT)), "")) {
+      failure_ = "its root group cannot be read: " + hdf5_error();
+    }
   }
 
   // Empty, or why there is no listing.
@@ -62,20 +64,17 @@ class Walk {
   }
 
  private:
-  void enter(Hid group, const std::string& path) {
+  // False, with the error of the library pending, for a group that cannot be read.
+  bool enter(Hid group, const std::string& path) {
     H5O_info_t info{};
-    if (!group || H5Oget_info2(group.get(), &info, H5O_INFO_BASIC) < 0) {
-      failure_ = "a group cannot be read: " + hdf5_error();
-      return;
-    }
-    if (!ancestors_.insert(info.addr).second) return;
+    if (!group || H5Oget_info2(group.get(), &info, H5O_INFO_BASIC) < 0) return false;
+    if (ancestors_.count(info.addr) != 0) return true;
     Level level{std::move(group), info.addr, {}, 0, path.size()};
-    if (!take_links(level.group.get(), level.links)) {
-      failure_ = "the members of a group cannot be read: " + hdf5_error();
-      return;
-    }
+    if (!take_links(level.group.get(), level.links)) return false;
+    ancestors_.insert(info.addr);
     path_ = path;
     levels_.push_back(std::move(level));
+    return true;
   }
 
   void visit(hid_t group, const Link& link, const std::string& path, std::string& listing) {
@@ -98,7 +97,10 @@ class Walk {
       described.name = path;
       append_record(described, listing);
     } else if (info.type == H5O_TYPE_GROUP) {
-      enter(Hid(H5Gopen2(group, name, H5P_DEFAULT)), path + '/');
+      // A damaged group is named like a tensor, so that it is no silent loss.
+      if (!enter(Hid(H5Gopen2(group, name, H5P_DEFAULT)), path + '/')) {
+        add_damaged(path, cannot_open(), listing);
+      }
     }
   }
 

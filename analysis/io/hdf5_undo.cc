@@ -117,6 +117,7 @@ bool can_undo(const std::vector<Hdf5Filter>& filters) {
   return std::all_of(filters.begin(), filters.end(), [](const Hdf5Filter& filter) {
     return filter.number == H5Z_FILTER_DEFLATE || filter.number == H5Z_FILTER_FLETCHER32 ||
            filter.number == kLzfFilter ||
+           (filter.number == kBitshuffleFilter && can_undo_bitshuffle(filter.values)) ||
            (filter.number == H5Z_FILTER_SHUFFLE && !filter.values.empty());
   });
 }
@@ -132,6 +133,8 @@ std::string undo_filters(const std::vector<Hdf5Filter>& filters, std::uint32_t m
       failure = inflate_chunk(most, data);
     } else if (filters[i].number == kLzfFilter) {
       failure = undo_lzf(most, data);
+    } else if (filters[i].number == kBitshuffleFilter && can_undo_bitshuffle(filters[i].values)) {
+      failure = undo_bitshuffle(filters[i].values, most, data);
     } else if (filters[i].number == H5Z_FILTER_FLETCHER32) {
       failure = undo_fletcher32(data);
     } else if (filters[i].number == H5Z_FILTER_SHUFFLE && !filters[i].values.empty()) {

@@ -673,8 +673,13 @@ def hdf5_files(out: Path) -> None:
     integers = (np.arange(10)[:, None] * 7 - np.arange(33)).astype(np.int32)
 
     def new(name: str, low: str = "earliest", **options: Any) -> h5py.File:
-        # The default bound differs between versions of the library: name it.
-        return h5py.File(out / name, "w", libver=(low, "latest"), **options)
+        # The default bound differs between versions of the library: name it. What 1.10 writes as the latest is what most readers
+        # know; HDF5 2.0 has a layout of its own for filtered chunks, which older versions cannot read (h5_layout_5.h5).
+        return h5py.File(out / name, "w", libver=("v110" if low == "latest" else low, "latest"), **options)
+
+    with h5py.File(out / "h5_layout_5.h5", "w", libver="latest") as f:
+        f.create_dataset("gzip", data=ragged, chunks=(4, 16), compression="gzip")
+        f["contiguous"] = ragged
 
     with new("h5_filters.h5") as f:
         f["contiguous"] = ragged
