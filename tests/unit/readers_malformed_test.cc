@@ -367,13 +367,14 @@ TEST_CASE("every malformed index is refused with its own sentence") {
 TEST_CASE("files of other kinds and things that are no files are named") {
   const TempDir dir;
   const Case cases[] = {
-      {"zip", "PK\x03\x04" + std::string(60, 'z'), 4, "is a zip archive (npz or PyTorch)"},
+      {"zip", "PK\x03\x04" + std::string(60, 'z'), 3, "has no end record (truncated?)"},
       {"HDF5", "\x89HDF\r\n\x1a\n" + std::string(60, '\xFF'), 4, "is an HDF5 file"},
-      {"GGUF", "GGUF\x03" + std::string(60, '\xFF'), 4, "is a GGUF file"},
-      {"pickle", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20" + std::string(60, '\xFF'), 4,
-       "is a legacy PyTorch file"},
+      {"GGUF", "GGUF\x03" + std::string(60, '\xFF'), 4, "GGUF version 4294967043, expected 2 or 3"},
+      {"pickle", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20" + std::string(60, '\xFF'), 3,
+       "opcode 0xff at byte 14"},
       {"text", "layer,mse\n0,1\n", 3,
-       "is neither safetensors nor npy: it starts with \"layer,ms\""},
+       "is no container that this program knows (safetensors, npy, npz, PyTorch, GGUF, HDF5): it "
+       "starts with \"layer,ms\""},
       {"empty", "", 3, "the file is empty"},
       {"three bytes", "abc", 3, "has 3 bytes"},
   };
