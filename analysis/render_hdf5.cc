@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "analysis/io/hdf5_library.h"
@@ -256,11 +257,42 @@ void add_source(const Group& out, const Report::Source& source) {
   out.set("bytes", source.bytes);
 }
 
-Hid create_file() {
+// The memory of the file, which the library grows, and hands back with its final size and content
+// when the file is closed. (H5Fget_file_image() of 1.10 leaves a wrong checksum in the superblock.)
+struct Memory {
+  std::string image;
+  std::size_t size = 0;
+  bool complete = false;
+};
+void* grow(void* old, std::size_t size, H5FD_file_image_op_t, void* memory) {
+  void* grown = std::realloc(old, size);
+  if (grown != nullptr) static_cast<Memory*>(memory)->size = size;
+  return grown;
+}
+herr_t hand_back(void* data, H5FD_file_image_op_t, void* memory) {
+  auto& out = *static_cast<Memory*>(memory);
+  try {
+    out.image.assign(static_cast<const char*>(data), out.size);
+    out.complete = true;
+  } catch (...) {  // std::bad_alloc must not pass through the library
+  }
+  std::free(data);
+  return 0;
+}
+void* keep(void* memory) {
+  return memory;
+}
+herr_t release(void*) {
+  return 0;
+}
+
+Hid create_file(Memory& memory) {
   const Hid creation = checked(H5Pcreate(H5P_FILE_CREATE));
   check(H5Pset_obj_track_times(creation.get(), false));
   const Hid access = checked(H5Pcreate(H5P_FILE_ACCESS));
   check(H5Pset_fapl_core(access.get(), std::size_t{1} << 20, false));
+  H5FD_file_image_callbacks_t callbacks{nullptr, nullptr, grow, hand_back, keep, release, &memory};
+  check(H5Pset_file_image_callbacks(access.get(), &callbacks));
   // Attributes above 64 KiB, as a long command line, exist since 1.8.
   check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18));
   return checked(H5Fcreate("report", H5F_ACC_TRUNC, creation.get(), access.get()));
@@ -286,7 +318,8 @@ class QuietErrors {
 
 std::string render_hdf5(const Report& report, const Provenance& provenance) {
   const QuietErrors quiet;
-  const Hid file = create_file();
+  Memory memory;
+  Hid file = create_file(memory);
   {
     const Group root(checked(H5Gopen2(file.get(), "/", H5P_DEFAULT)));
     root.set("layout_version", kLayoutVersion);
@@ -302,12 +335,9 @@ std::string render_hdf5(const Report& report, const Provenance& provenance) {
     root.list("skipped", report.skipped, add_error);
     root.list("sources", report.sources, add_source);
   }
-  check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
-  const ssize_t size = H5Fget_file_image(file.get(), nullptr, 0);
-  if (size < 0) fail();
-  std::string image(static_cast<std::size_t>(size), '\0');
-  if (H5Fget_file_image(file.get(), image.data(), image.size()) != size) fail();
-  return image;
+  file = Hid();
+  if (!memory.complete) fail();
+  return std::move(memory.image);
 }
 
 }  // namespace fp4scope
