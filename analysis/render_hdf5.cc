@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include "analysis/io/hdf5_library.h"
@@ -337,6 +338,14 @@ std::string render_hdf5(const Report& report, const Provenance& provenance) {
   }
   file = Hid();
   if (!memory.complete) fail();
+  // The memory grows by whole MiB. Version 2 of the superblock has the end of the file at byte 28
+  // (HDF5 File Format 3.0, II.A).
+  constexpr std::size_t kEndOfFile = 28;
+  std::uint64_t end = 0;
+  if (memory.image.size() >= kEndOfFile + sizeof end) {
+    std::memcpy(&end, memory.image.data() + kEndOfFile, sizeof end);
+  }
+  if (end > 0 && end < memory.image.size()) memory.image.resize(end);
   return std::move(memory.image);
 }
 
