@@ -159,6 +159,30 @@ TEST_CASE("a file that is cut at any place ends in an error") {
   }
 }
 
+TEST_CASE("a file on which the library itself crashes is an error") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  std::string bytes = test::read_file((test::data_dir() / "containers/h5_links.h5").string());
+  // Found by mutation; HDF5 1.10.8 dies of it while it lists the root group.
+  for (const auto& [at, byte] :
+       {std::pair<std::size_t, char>{914, 16}, {2020, 1}, {2975, 32}, {6964, 1}}) {
+    bytes[at] = byte;
+  }
+  test::write_file(path, bytes);
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  if (major == 1 && minor == 10 && release == 8) {
+    CHECK_THROWS_WITH_AS((void)open_source(path),
+                         (path + ": the HDF5 library crashed (SIGSEGV) while listing its datasets; "
+                                 "the file may be damaged")
+                             .c_str(),
+                         Error);
+  } else {
+    MESSAGE("read: ", survives(path));
+  }
+  CHECK(children().empty());
+}
+
 TEST_CASE("damaged files end in an error or in values") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5");
