@@ -87,7 +87,8 @@ class Reader {
   // Names are words of a recipe: case and _ do not matter, and no character means something else.
   std::string name_of(const toml::table& table) const {
     const auto text = table["name"].value<std::string>();
-    if (!text || text->empty()) fail(table.source().begin.line, "a name is missing");
+    if (!text || text->empty())
+      fail(table.source().begin.line, "a name is missing, expected name = \"...\"");
     const std::string name = normalized(*text);
     for (const char c : name) {
       const bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
@@ -98,7 +99,8 @@ class Reader {
     }
     // A shape must not mean something else without the file.
     if (is_built_in(name))
-      fail(table.source().begin.line, fmt::format("the name {} is built in", name));
+      fail(table.source().begin.line,
+           fmt::format("the name {} is built in, expected another one", name));
     for (const NamedElement& e : library_.elements) used(table, name, e.name);
     for (const NamedLut& l : library_.luts) used(table, name, l.name);
     for (const NamedShape& s : library_.shapes) used(table, name, s.name);
@@ -136,7 +138,9 @@ class Reader {
     const int m = integer(table, "mantissa-bits", 0, 6);
     const int bias = integer(table, "bias", -64, 64);
     if (1 + e + m > 8) {
-      fail(table.source().begin.line, fmt::format("element {} has more than 8 bits", name));
+      fail(
+          table.source().begin.line,
+          fmt::format("element {} has {} bits with its sign, expected at most 8", name, 1 + e + m));
     }
     const auto given = table["special"].value<std::string>();
     const std::string special = given ? *given : table.contains("special") ? "no text" : "none";

@@ -137,6 +137,10 @@ class ArrayReader {
 
 }  // namespace
 
+const char* gguf_value_type_name(std::uint32_t type) {
+  return kTypes[type].name;
+}
+
 void GgufCursor::fail(const std::string& what) const {
   throw Error(ErrorKind::kData,
               fmt::format("{}: {} of the GGUF file {}", printable(file_), inside_, what));

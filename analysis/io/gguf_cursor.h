@@ -42,6 +42,7 @@ struct GgufValue {
   std::string text;
 };
 inline constexpr std::uint32_t kGgufU32 = 4;
+const char* gguf_value_type_name(std::uint32_t type);  // "u8", ..., "array"
 
 // Reads a value with its type. Texts: numbers in decimal, true and false, strings as they are (cut
 // after 64 KiB), arrays as TYPE[COUNT] and their first elements: `i32[5]: 1, 2, 3, 4, 5`,

@@ -111,8 +111,8 @@ class GgufParser {
   void set_alignment(const GgufValue& value) {
     const std::uint64_t n = value.number;
     if (value.type != kGgufU32 || n == 0 || (n & (n - 1)) != 0) {
-      cursor_.fail(fmt::format("is {}{}, expected a power of two as u32", printable(value.text, 40),
-                               value.type == kGgufU32 ? "" : " of another type"));
+      cursor_.fail(fmt::format("is {} as {}, expected a power of two as u32",
+                               printable(value.text, 40), gguf_value_type_name(value.type)));
     }
     alignment_ = static_cast<std::int64_t>(n);
   }

@@ -1,7 +1,12 @@
 // header_sax.cc: adapter between nlohmann-json's SAX interface and HeaderSax.
 #include "analysis/io/header_sax.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "analysis/io/message.h"
 
 namespace fp4scope {
 namespace {
@@ -43,6 +48,15 @@ struct Adapter final : nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+std::string json_place(std::string_view text, std::size_t position) {
+  constexpr std::size_t kShown = 24;
+  const std::size_t end = std::min(position, text.size());
+  const std::size_t start = end > kShown ? end - kShown : 0;
+  return fmt::format("byte {}, {} {}", position,
+                     position > text.size() ? "the end, behind" : "at the end of",
+                     in_quotes(text.substr(start, end - start)));
+}
 
 void parse_json_header(std::string_view text, HeaderSax& sax) {
   // The parser takes a NUL byte for the end of its input and would not look behind it.

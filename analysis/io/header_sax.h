@@ -31,6 +31,9 @@ class HeaderSax {
   std::int64_t skip_depth_ = 0;
 };
 
+// For messages, with the position that malformed() gets: "byte 21 behind "{"dtype":"F32",}"".
+std::string json_place(std::string_view text, std::size_t position);
+
 // `text` has to be one JSON value, blanks around it allowed. Throws what the callbacks throw.
 void parse_json_header(std::string_view text, HeaderSax& sax);
 

@@ -122,11 +122,11 @@ MappedSource::Place MappedSource::prepare(const TensorInfo& tensor, const Rect& 
   check_rectangle(known, rect.row, rect.rows, rect.col, rect.cols);
   const Storage& storage = contents_.storage[position];
   if (storage.bits == 0) {
-    throw Error(
-        ErrorKind::kUnsupported,
-        fmt::format("{}: tensor {} has the {}dtype {}, which cannot be read",
-                    printable(known.file), in_quotes(known.name),
-                    known.known_dtype ? "" : "unknown ", in_quotes(known.dtype_text)));
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: tensor {} has the {}dtype {}, which cannot be read{}",
+                            printable(known.file), in_quotes(known.name),
+                            known.known_dtype ? "" : "unknown ", in_quotes(known.dtype_text),
+                            known.known_dtype ? " as numbers" : ""));
   }
   Place place{known, storage, contents_.files[storage.file]->bytes()};
   place.file->check();

@@ -92,9 +92,9 @@ class LiteralReader {
       }
       if (!accept(',') && peek() != '}') fail_here("',' or '}'");
     }
-    if (!has_descr) fail("has no descr");
-    if (!has_order) fail("has no fortran_order");
-    if (!has_shape) fail("has no shape");
+    if (!has_descr) fail("has no descr, expected descr, fortran_order and shape");
+    if (!has_order) fail("has no fortran_order, expected descr, fortran_order and shape");
+    if (!has_shape) fail("has no shape, expected descr, fortran_order and shape");
     if (peek() != '\0' || at_ < text_.size()) fail_here("the end of the header");
     return header;
   }
@@ -284,6 +284,12 @@ void refuse_other(const std::string& file, const std::string& text,
                              in_quotes(hint), choices));
   }
   if (descr && (is_integer(*descr) || dtype_of(*descr, hint) != DType::kOther)) return;
+  if (descr && descr->kind == 'O') {
+    refuse(file,
+           fmt::format("npy dtype {} stands for pickled Python objects, which are never loaded; "
+                       "expected numbers",
+                       in_quotes(text)));
+  }
   refuse(file, fmt::format("unknown npy dtype {}, expected f2, f4, f8, an integer type, or V2, V1, "
                            "f1 with a dtype given",
                            in_quotes(text)));

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 class IndexSax final : public HeaderSax {
  public:
-  explicit IndexSax(std::string file) : file_(std::move(file)) {}
+  IndexSax(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
   std::vector<std::pair<std::string, std::string>> weight_map;  // tensor, shard
   bool has_weight_map = false;
 
@@ -78,10 +78,11 @@ class IndexSax final : public HeaderSax {
     return true;
   }
   bool malformed(std::size_t position) override {
-    fail(fmt::format("the index is not valid JSON (byte {})", position));
+    fail(fmt::format("the index is not valid JSON ({})", json_place(text_, position)));
   }
 
   std::string file_;
+  std::string_view text_;
   std::string key_;
   std::unordered_set<std::string> top_keys_, tensor_names_;
   int depth_ = 0;
@@ -105,10 +106,11 @@ std::vector<std::pair<std::string, std::string>> weight_map_of(const MappedFile&
     fail(index, fmt::format("the index has {} bytes, at most {} are allowed", index.size(),
                             kMaxSafetensorsHeader));
   }
-  IndexSax sax(index.path());
-  parse_json_header(index.text(0, index.size()), sax);
+  const std::string_view text = index.text(0, index.size());
+  IndexSax sax(index.path(), text);
+  parse_json_header(text, sax);
   if (!sax.has_weight_map) {
-    fail(index, "the JSON object has no weight_map, expected a safetensors index");
+    fail(index, "the JSON object has no weight_map, expected an index of shards");
   }
   for (const auto& [tensor, shard] : sax.weight_map) {
     if (is_inside(shard)) continue;

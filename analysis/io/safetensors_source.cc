@@ -21,6 +21,7 @@ namespace fp4scope {
 namespace {
 
 constexpr std::size_t kMaxRank = 64;
+constexpr const char* kFields = "expected dtype, shape and data_offsets";
 
 struct Entry {
   std::string name;
@@ -34,7 +35,7 @@ struct Entry {
 // { NAME: {dtype, shape, data_offsets}..., __metadata__: {KEY: string...} }
 class SafetensorsSax final : public HeaderSax {
  public:
-  explicit SafetensorsSax(std::string file) : file_(std::move(file)) {}
+  SafetensorsSax(std::string file, std::string_view text) : file_(std::move(file)), text_(text) {}
   std::vector<Entry> entries;
   std::vector<std::pair<std::string, std::string>> metadata;
 
@@ -129,9 +130,9 @@ class SafetensorsSax final : public HeaderSax {
   bool end_object() override {
     if (at_ == At::kEntry) {
       const Entry& entry = entries.back();
-      if (!entry.has_dtype) fail_entry("has no dtype");
-      if (!entry.has_shape) fail_entry("has no shape");
-      if (!entry.has_offsets) fail_entry("has no data_offsets");
+      if (!entry.has_dtype) fail_entry(fmt::format("has no dtype, {}", kFields));
+      if (!entry.has_shape) fail_entry(fmt::format("has no shape, {}", kFields));
+      if (!entry.has_offsets) fail_entry(fmt::format("has no data_offsets, {}", kFields));
     }
     at_ = at_ == At::kTop ? At::kFile : At::kTop;
     return true;
@@ -173,10 +174,11 @@ class SafetensorsSax final : public HeaderSax {
     return true;
   }
   bool malformed(std::size_t position) override {
-    fail(fmt::format("the safetensors header is not valid JSON (byte {} of the header)", position));
+    fail(fmt::format("the safetensors header is not valid JSON ({})", json_place(text_, position)));
   }
 
   std::string file_;
+  std::string_view text_;
   std::string key_;
   std::unordered_set<std::string> top_keys_, inner_keys_;
   At at_ = At::kFile;
@@ -190,7 +192,9 @@ int check_entry(const Entry& entry, const std::string& file, std::int64_t data_b
                 fmt::format("{}: tensor {} {}", printable(file), in_quotes(entry.name), what));
   };
   if (entry.begin > entry.end) {
-    fail(fmt::format("has the reversed data_offsets [{}, {}]", entry.begin, entry.end));
+    fail(fmt::format(
+        "has the reversed data_offsets [{}, {}], expected the first byte before the end",
+        entry.begin, entry.end));
   }
   if (entry.end > static_cast<std::uint64_t>(data_bytes)) {
     fail(fmt::format("ends at byte {} of the data, but the file holds only {} (truncated?)",
@@ -267,8 +271,10 @@ void append_safetensors(const std::shared_ptr<MappedFile>& file, Contents& conte
   }
   const std::uint64_t length = read_header_length(*file);
   if (length > kMaxSafetensorsHeader) {
-    fail(fmt::format("the safetensors header claims {} bytes, at most {} are allowed", length,
-                     kMaxSafetensorsHeader));
+    fail(
+        fmt::format("the safetensors header claims {} bytes, at most {} are allowed; what starts "
+                    "with {} may be another kind of file",
+                    length, kMaxSafetensorsHeader, in_quotes(file->text(0, kLengthBytes))));
   }
   const auto header_bytes = static_cast<std::int64_t>(length);
   if (header_bytes > file->size() - kLengthBytes) {
@@ -277,9 +283,11 @@ void append_safetensors(const std::shared_ptr<MappedFile>& file, Contents& conte
   }
   const std::string_view header = file->text(kLengthBytes, header_bytes);
   if (header.empty() || header.front() != '{') {
-    fail("the safetensors header does not start with '{'");
+    fail(
+        fmt::format("the safetensors header does not start with '{{', {}",
+                    header.empty() ? "it is empty" : "but with " + in_quotes(header.substr(0, 8))));
   }
-  SafetensorsSax sax(path);
+  SafetensorsSax sax(path, header);
   parse_json_header(header, sax);
 
   const std::int64_t data_start = kLengthBytes + header_bytes;

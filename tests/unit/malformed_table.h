@@ -22,8 +22,9 @@ using MalformedCases = std::vector<MalformedCase>;
 MalformedCases malformed_safetensors();
 MalformedCases malformed_arrays();  // npy and raw
 MalformedCases malformed_gguf();
-MalformedCases malformed_places();  // directories, pipes, files of no container
-MalformedCases malformed_texts();   // format files and recipes
+MalformedCases malformed_archives();  // npz and PyTorch
+MalformedCases malformed_places();    // directories, pipes, files of no container
+MalformedCases malformed_texts();     // format files and recipes
 
 // Opens `path` and reads the first row of every tensor.
 inline void open_and_read(const std::string& path, const OpenOptions& options = {}) {

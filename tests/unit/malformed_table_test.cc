@@ -68,7 +68,7 @@ std::string without(std::string text, const std::string& part) {
 MalformedCases all_cases() {
   MalformedCases all;
   for (const auto& part : {malformed_safetensors(), malformed_arrays(), malformed_gguf(),
-                           malformed_places(), malformed_texts()}) {
+                           malformed_archives(), malformed_places(), malformed_texts()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -287,7 +287,7 @@ TEST_CASE("every malformed npy file is refused with its own sentence") {
        npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4), 4,
        "structured dtype"},
       {"object dtype", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", 8), 4,
-       "unknown npy dtype \"|O\""},
+       "npy dtype \"|O\" stands for pickled Python objects"},
       {"text dtype", npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", 12), 4,
        "unknown npy dtype \"<U3\""},
       {"complex dtype", npy("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", 8), 4,
