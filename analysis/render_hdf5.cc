@@ -223,6 +223,14 @@ void add_recipe(const Row& row, const Group& out) {
   out.set("recipe_full", row.recipe_full);
 }
 
+// Each only where it is known, as in JSON.
+void add_fields(const Row& row, const Group& out) {
+  for (std::size_t i = 0; i < row.fields.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(row.fields[i])) continue;
+    out.set(std::string(kNameFields[i]).c_str(), row.fields[i]);
+  }
+}
+
 void add_result(const Group& out, const Row& row) {
   out.set("file", row.file);
   out.set("tensor", row.tensor);
@@ -232,6 +240,7 @@ void add_result(const Group& out, const Row& row) {
   add_recipe(row, out);
   out.set("backend", row.backend);
   out.set("notes", row.notes);
+  add_fields(row, out);
   add_figures(row, out);
   add_distributions(row, out);
 }
@@ -241,6 +250,7 @@ void add_aggregate(const Group& out, const Row& row) {
   out.set("tensors", row.tensors);
   add_recipe(row, out);
   out.set("notes", row.notes);
+  add_fields(row, out);
   add_figures(row, out);
   add_distributions(row, out);
 }

@@ -53,6 +53,7 @@ RunSettings run_settings(const std::string& program, const std::vector<std::stri
           // How many row scales fit.
           {"--memory", std::to_string(options.memory_bytes)},
           {"--dtype", options.open.dtype_hint},
+          {"--follow-links", options.open.follow_links ? "on" : "off"},
           {"raw layout", options.open.raw ? layout(*options.open.raw) : ""}};
 }
 
