@@ -44,9 +44,10 @@ std::vector<std::int64_t> whole_shape(const std::string& path, const RawLayout& 
   if (bytes == 0) bad_shape("leaves -1 open, since another extent is 0");
   if (rest % bytes != 0) {
     refuse(ErrorKind::kData, path,
-           fmt::format("{} bytes from byte {} are no multiple of {}, which is {} of {} for -1 = 1",
-                       rest, layout.offset, bytes, shape_text(layout.shape),
-                       dtype_name(layout.dtype)));
+           fmt::format(
+               "{} bytes from byte {} do not fill the shape {} of {}, expected a multiple of "
+               "the {} bytes that -1 = 1 takes",
+               rest, layout.offset, shape_text(layout.shape), dtype_name(layout.dtype), bytes));
   }
   *unknown = rest / bytes;
   return shape;

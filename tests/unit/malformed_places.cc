@@ -21,7 +21,8 @@ MalformedCase toml_case(const char* name, const std::string& text) {
           }};
 }
 MalformedCase recipe_case(const std::string& text) {
-  return {"recipe: " + text, [text](const TempDir&) { (void)parse_recipe(text); }};
+  return {"recipe: " + (text.empty() ? "no text" : text),
+          [text](const TempDir&) { (void)parse_recipe(text); }};
 }
 
 }  // namespace

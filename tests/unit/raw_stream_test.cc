@@ -160,7 +160,10 @@ TEST_CASE("raw layouts that do not fit are refused with their own sentence") {
        "exceeds 64 bits"},
       {"inferred beside a product that overflows", {.shape = {-1, kMax, 2}}, 2, "exceeds 64 bits"},
       {"inferred beside 0", {.shape = {-1, 0}}, 2, "leaves -1 open, since another extent is 0"},
-      {"no multiple", {.shape = {-1, 5}}, 3, "24 bytes from byte 0 are no multiple of 20"},
+      {"no multiple",
+       {.shape = {-1, 5}},
+       3,
+       "24 bytes from byte 0 do not fill the shape [-1, 5] of f32, expected a multiple of the 20"},
       {"no dtype", {.dtype = DType::kOther, .shape = {24}}, 2, "needs a dtype"},
       {"65 dimensions", {.shape = Shape(65, 1)}, 2, "has more than 64 dimensions"},
   };
