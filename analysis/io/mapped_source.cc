@@ -247,6 +247,11 @@ void MappedSource::gather_blocks(const Place& place, const Rect& rect, unsigned 
   place.file->note_read(rect.rows * std::min(row_bytes, rect.cols * codec.bytes + 4096));
 }
 
+MappedSource::Rect MappedSource::work_of(const Rect& rect) {
+  if (rect.rows > 0 && rect.cols > 0) return rect;
+  return {rect.row, 0, rect.col, 0};
+}
+
 void MappedSource::widen_rows(const Place& place, const Rect& rect, float* out) {
   const TensorInfo& tensor = place.tensor;
   const Storage& storage = place.storage;
@@ -283,20 +288,21 @@ void MappedSource::read_f32(const TensorInfo& tensor, std::int64_t row, std::int
                             std::int64_t col, std::int64_t cols, float* out) const {
   const Rect rect{row, rows, col, cols};
   const Place place = prepare(tensor, rect);
-  widen_rows(place, rect, out);
+  widen_rows(place, work_of(rect), out);
   place.file->check();
 }
 
 void MappedSource::read_f64(const TensorInfo& tensor, std::int64_t row, std::int64_t rows,
                             std::int64_t col, std::int64_t cols, double* out) const {
-  const Rect rect{row, rows, col, cols};
-  const Place place = prepare(tensor, rect);
+  const Place place = prepare(tensor, Rect{row, rows, col, cols});
+  const Rect rect = work_of(Rect{row, rows, col, cols});
   if (place.tensor.dtype == DType::kF64) {
     gather(place, rect, reinterpret_cast<unsigned char*>(out));
   } else {
     // Row by row, so that the intermediate stays small.
-    std::vector<float> narrow(static_cast<std::size_t>(cols));
-    for (std::int64_t r = 0; r < rows; ++r) {
+    std::vector<float> narrow(static_cast<std::size_t>(rect.cols));
+    widen_rows(place, Rect{row, 0, col, 0}, narrow.data());  // refuses what has no values
+    for (std::int64_t r = 0; r < rect.rows; ++r) {
       widen_rows(place, Rect{row + r, 1, col, cols}, narrow.data());
       std::copy(narrow.begin(), narrow.end(), out + r * cols);
     }

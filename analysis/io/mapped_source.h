@@ -131,6 +131,8 @@ class MappedSource final : public TensorSource {
   static void gather_rows(const Place& place, const Rect& rect, unsigned char* out);
   static void gather_strided(const Place& place, const Rect& rect, unsigned char* out);
   static void gather_blocks(const Place& place, const Rect& rect, unsigned char* out);
+  // Of an empty rectangle, which may have 2^60 rows or columns, nothing is gone through.
+  static Rect work_of(const Rect& rect);
   static void widen_rows(const Place& place, const Rect& rect, float* out);
 
   Contents contents_;

@@ -203,14 +203,16 @@ int check_entry(const Entry& entry, const std::string& file, std::int64_t data_b
   const SafetensorsDType dtype = safetensors_dtype(entry.dtype);
   const std::optional<std::int64_t> elements = checked_product(entry.shape);
   std::int64_t bits = 0;
-  // The margin of 64 covers every element width, the unknown one too.
-  if (!elements || __builtin_mul_overflow(*elements, std::int64_t{64}, &bits)) {
+  tensor.shape = entry.shape;
+  // The margin of 64 covers every element width, the unknown one too. An empty tensor may still
+  // have long rows.
+  if (!elements ||
+      __builtin_mul_overflow(std::max(*elements, tensor.cols()), std::int64_t{64}, &bits)) {
     fail(fmt::format("has the shape {}, whose size exceeds 64 bits", shape_text(entry.shape)));
   }
   tensor.name = entry.name;
   tensor.dtype = dtype.dtype;
   tensor.dtype_text = entry.dtype;
-  tensor.shape = entry.shape;
   tensor.elements = *elements;
   tensor.bytes = static_cast<std::int64_t>(entry.end - entry.begin);
   tensor.file = file;
