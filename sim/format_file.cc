@@ -2,7 +2,6 @@
 #include "sim/format_file.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -16,8 +15,34 @@
 #include "sim/error.h"
 #include "sim/recipe_keys.h"
 
+// toml++ 3.3 meets texts such as "[[{" with a failed assertion, or with undefined behaviour where
+// NDEBUG is set. Here a failed one is an error of the file.
 namespace fp4scope {
 namespace {
+struct TomlAssertion {};
+constexpr void require_toml(bool holds) {
+  if (!holds) throw TomlAssertion();
+}
+}  // namespace
+}  // namespace fp4scope
+#undef NDEBUG
+#define TOML_ASSERT(expression) ::fp4scope::require_toml(static_cast<bool>(expression))
+#include <toml++/toml.h>
+
+namespace fp4scope {
+namespace {
+
+// Other characters can stand in comments only, as every word of these files is ASCII; toml++ 3.3
+// has undefined behaviour where one of them stands in place of a key.
+std::string ascii_of(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::string ascii(text);
+  std::replace_if(
+      ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; },
+      '?');
+  return ascii;
+}
 
 class Reader {
  public:
@@ -37,9 +62,14 @@ class Reader {
     }
     toml::table root;
     try {
-      root = toml::parse(text, path_);
+      root = toml::parse(ascii_of(text), path_);
     } catch (const toml::parse_error& e) {
       fail(e.source().begin.line, std::string(e.description()));
+    } catch (const TomlAssertion&) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} is not valid TOML, in a way that the TOML library cannot locate; "
+                              "look for '[[' or '[' without a name behind it",
+                              path_));
     }
     allow(root, {"element", "lut", "format"});
     each(root, "element", [&](const toml::table& t) { add_element(t); });

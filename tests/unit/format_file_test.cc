@@ -88,6 +88,8 @@ struct BadFile {
 const BadFile kBadFiles[] = {
     // Not TOML.
     {"[[element]\n", "f.toml:1: "},
+    {"[[{", "f.toml is not valid TOML"},  // an assertion of the library
+    {"\xc9\x8c = [\n", "f.toml:1: "},     // undefined behaviour of the library
     {"[[lut]]\nname = \"t\"\nvalues = [1, 2\n", "f.toml:3: "},
     {"name = \n", "f.toml:1: "},
     {"[[lut]]\nname = \"t\"\nname = \"u\"\n", "f.toml:3: "},
