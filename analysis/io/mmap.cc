@@ -12,8 +12,37 @@
 #include "analysis/io/message.h"
 #include "sim/error.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FP4SCOPE_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define FP4SCOPE_ADDRESS_SANITIZER
+#endif
+#ifdef FP4SCOPE_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace fp4scope {
 namespace {
+
+// In sanitizer builds, reads between the end of the file and the end of its last page are errors,
+// which the hardware does not see.
+#ifdef FP4SCOPE_ADDRESS_SANITIZER
+std::size_t rest_of_page(std::int64_t size) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return (page - static_cast<std::size_t>(size) % page) % page;
+}
+void forbid_tail(const unsigned char* data, std::int64_t size) {
+  __asan_poison_memory_region(data + size, rest_of_page(size));
+}
+void allow_tail(const unsigned char* data, std::int64_t size) {
+  __asan_unpoison_memory_region(data, static_cast<std::size_t>(size) + rest_of_page(size));
+}
+#else
+void forbid_tail(const unsigned char* /*data*/, std::int64_t /*size*/) {}
+void allow_tail(const unsigned char* /*data*/, std::int64_t /*size*/) {}
+#endif
 
 constexpr std::int64_t kDropAfterBytes = std::int64_t{128} << 20;
 
@@ -63,6 +92,7 @@ void MappedFile::map() {
   void* map = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_PRIVATE, fd_, 0);
   if (map == MAP_FAILED) fail("cannot map the file: " + system_message(errno));
   data_ = static_cast<const unsigned char*>(map);
+  forbid_tail(data_, size_);
   // Tiles are read front to back; a failing hint changes nothing but speed.
   (void)::madvise(map, static_cast<std::size_t>(size_), MADV_SEQUENTIAL);
   remember(this);
@@ -71,6 +101,7 @@ void MappedFile::map() {
 MappedFile::~MappedFile() {
   forget(this);
   if (data_ != nullptr) {
+    allow_tail(data_, size_);
     ::munmap(const_cast<unsigned char*>(data_), static_cast<std::size_t>(size_));
   }
   if (fd_ >= 0) ::close(fd_);
