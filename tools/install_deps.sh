@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config
+  g++ clang libclang-rt-14-dev cmake ninja-build ccache pkg-config
   libfmt-dev libboost-dev nlohmann-json3-dev libcli11-dev doctest-dev libxxhash-dev
   libre2-dev librandom123-dev liblzma-dev libtomlplusplus-dev
   libzip-dev zlib1g-dev libhdf5-dev
