@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analysis/io/mapped_source.h"
+#include "analysis/text_table.h"
 #include "common.h"
 
 namespace fp4scope::tools {
@@ -157,7 +158,7 @@ std::string input_options_text(const OpenOptions& options) {
       if (dtype == options.raw->dtype) add(fmt::format("--dtype {}", name));
     }
     // One word: a shape that begins with -1 would look like an option.
-    add("--shape=" + fmt::format("{}", fmt::join(options.raw->shape, "x")));
+    add("--shape=" + dimensions(options.raw->shape));
     if (!options.raw->ends_file) add(fmt::format("--offset {}", options.raw->offset));
   } else if (!options.dtype_hint.empty()) {
     add("--dtype " + options.dtype_hint);
