@@ -94,7 +94,9 @@ int main(int argc, char** argv) {
           "the floating-point environment of this process cannot give exact bits: " + fault);
     }
     tools::install_signal_handlers();
-    return tools::run(argc, argv);
+    const int exit_code = tools::run(argc, argv);
+    // A stop is recorded as an error of the input that was being read.
+    return exit_code != 0 && tools::stop_requested() ? tools::stop_exit_code() : exit_code;
   } catch (const Error& error) {
     tools::complain(error.what());
     return tools::stop_requested() ? tools::stop_exit_code() : error.exit_code();
