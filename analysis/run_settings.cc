@@ -26,7 +26,8 @@ std::string full(const Recipe& recipe) {
 }
 
 std::string layout(const RawLayout& raw) {
-  return fmt::format("{} {} at byte {}", dtype_name(raw.dtype), shape_text(raw.shape), raw.offset);
+  return fmt::format("{} {} at byte {}{}", dtype_name(raw.dtype), shape_text(raw.shape), raw.offset,
+                     raw.ends_file ? ", up to the end" : "");
 }
 
 }  // namespace

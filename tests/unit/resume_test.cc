@@ -438,6 +438,9 @@ TEST_CASE("every option that can change a report is a setting") {
       [](auto& o) { o.map_size = 4; },
       [](auto& o) { o.group_by = {"a"}; },
       [](auto& o) { o.open.dtype_hint = "bf16"; },
+      [](auto& o) { o.open.follow_links = true; },
+      [](auto& o) { o.group_fields = {"layer"}; },
+      [](auto& o) { o.name_patterns = {"(?P<layer>x)"}; },
       [](auto& o) {
         o.open.raw = RawLayout{DType::kF32, {2, 3}, 0};
       },
