@@ -1,5 +1,8 @@
-// malformed_archives.cc: npz and PyTorch files. Most are the files of data/containers/malicious,
-// which make_malicious.py puts together from opcodes and zip records. See malformed_table.h.
+// malformed_archives.cc: npz, PyTorch and HDF5 files. Most are the files of
+// data/containers/malicious, which make_malicious.py puts together from opcodes and zip records.
+// See malformed_table.h.
+#include <algorithm>
+
 #include "tests/unit/malformed_table.h"
 
 namespace fp4scope::test {
@@ -25,6 +28,9 @@ MalformedCases malformed_archives() {
   const std::string npz = committed("mixed_stored.npz"), pt = committed("single_tensor.pt");
   std::string damaged = npz;
   damaged[damaged.find("NUMPY") + 100] ^= 1;  // in the padding of the first npy header
+  const std::string h5 = committed("h5_types.h5");
+  std::string zeros = h5.substr(0, 2048);
+  std::fill(zeros.begin() + 8, zeros.begin() + 96, '\0');
   return {
       file_case("zip: cut in the directory", npz.substr(0, npz.size() - 30)),
       file_case("zip: cut in the first member", npz.substr(0, 200)),
@@ -83,6 +89,11 @@ MalformedCases malformed_archives() {
       pickle_case("legacy file cut behind its start", "legacy_only_magic.pt"),
       pickle_case("legacy storage one byte short", "legacy_data_short.pt"),
       pickle_case("legacy storage of another length", "legacy_size_differs.pt"),
+      file_case("HDF5: cut in half", h5.substr(0, h5.size() / 2)),
+      file_case("HDF5: the signature alone", h5.substr(0, 8)),
+      file_case("HDF5: superblock of zeros", zeros),
+      file_case("HDF5: data in another file", committed("h5_external.h5")),
+      file_case("HDF5: a virtual dataset", committed("h5_virtual.h5")),
   };
 }
 
