@@ -29,6 +29,8 @@ class Folder {
     test::write_file((folder_ / "a.safetensors").string(), one_tensor("a"));
     test::write_file((folder_ / "below/c.safetensors").string(), one_tensor("c"));
     test::write_file(dir_.file("outside.safetensors"), one_tensor("outside"));
+    fs::create_symlink("../outside.safetensors", folder_ / "link.safetensors");
+    fs::create_symlink("a.safetensors", folder_ / "same.safetensors");
   }
   std::string index() const { return (folder_ / "model.safetensors.index.json").string(); }
   std::string shard() const { return (folder_ / "b.safetensors").string(); }
@@ -52,7 +54,7 @@ void run_index(std::string_view bytes) {
     const auto file = std::make_shared<MappedFile>(folder.index());
     Contents contents;
     contents.info.path = folder.index();
-    append_safetensors_index(*file, contents);
+    append_index(*file, OpenOptions{}, contents);
     for (const TensorInfo& tensor : contents.tensors) {
       const fs::path real = fs::weakly_canonical(tensor.file);
       require(real.string().starts_with(fs::canonical(folder.path()).string() + "/"),

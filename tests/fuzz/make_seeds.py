@@ -91,6 +91,8 @@ def index_seeds() -> None:
     write("index", "below", index({"c": "below/c.safetensors", "a": "./a.safetensors"}))
     write("index", "outside", index({"outside": "../outside.safetensors"}))
     write("index", "outside_by_below", index({"outside": "below/../../outside.safetensors"}))
+    write("index", "link_to_outside", index({"outside": "link.safetensors"}))
+    write("index", "link_inside", index({"a": "same.safetensors"}))
     write("index", "absolute", index({"a": "/etc/passwd"}))
     write("index", "wrong_shard", index({"a": "b.safetensors"}))
     write("index", "itself", index({"a": "model.safetensors.index.json"}))
@@ -226,6 +228,17 @@ def hdf5_seeds() -> None:
           bytes(8) + undefined + bytes(8) + undefined + bytes(40))
 
 
+def resume_seeds() -> None:
+    """See fuzz_resume.cc for the first byte."""
+    write("resume", "journal", b"\x04fp4scope resume 1\n" + bytes(24))
+    write("resume", "other_version", b"\x04fp4scope resume 9\n")
+    write("resume", "settings", b"\x05\x02\x07program\x04fuzz\x07recipes\x05nvfp4")
+    write("resume", "other_settings", b"\x05\x02\x07program\x04fuzz\x07recipes\x05mxfp4")
+    write("resume", "no_results", b"\x06\x10" + b"0123456789abcdef" + b"\0\0")
+    write("resume", "one_error", b"\x06\x10" + b"0123456789abcdef" + b"\0\x01\x01f\x01t\x01m\x03")
+    write("resume", "one_result", b"\x07\x10" + b"0123456789abcdef" + b"\x01\0" + bytes(400) + b"\0")
+
+
 if __name__ == "__main__":
     safetensors_seeds()
     npy_seeds()
@@ -236,3 +249,4 @@ if __name__ == "__main__":
     pickle_seeds()
     zip_seeds()
     hdf5_seeds()
+    resume_seeds()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs fuzz targets that the preset fuzz built.
 #   run.sh TARGET|all MINUTES            long runs, one target after the other: the corpus grows in
-#                                        build/fuzz-corpus and, where it stays small, its minimum
-#                                        comes back into corpus/; figures go to ledger.tsv there
+#                                        build/fuzz-corpus, figures go to ledger.tsv there
+#   run.sh --merge TARGET|all            takes what long runs found back into corpus/, as far as it
+#                                        stays small
 #   run.sh --once TARGET SECONDS BINARY  what ctest does: a corpus that is thrown away
 # A finding prints the path of the input that shows it; exit code 1.
 set -uo pipefail
@@ -11,8 +12,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 containers=$root/data/containers
 shared=$root/../shared/tensors/formats
-# Bytes that the committed corpus of one target may have.
+# Bytes and files that the committed corpus of one target may have.
 most_committed=35000
+most_files=100
 
 # A 100-byte file must not make anything allocate a gigabyte, nor run for long.
 limits=(-rss_limit_mb=512 -malloc_limit_mb=64 -timeout=10 -max_len=65536 -print_final_stats=1)
@@ -45,10 +47,14 @@ run_binary() {  # TARGET BINARY WORK ARGUMENTS...
   # The process of the HDF5 library may use some processor time before it is stopped.
   [ "$target" = hdf5 ] && more+=(-timeout=100)
   mkdir -p "$work"
+  # Files of targets that read by path, in memory where that is possible.
+  local files=$work
+  [ -w /dev/shm ] && files=$(mktemp -d /dev/shm/fuzz-XXXXXX)
   local TIMEFORMAT='cpu %U %S'
-  { time TMPDIR=$work "$binary" "${limits[@]}" "${more[@]}" -artifact_prefix="$work/" "$@" \
+  { time TMPDIR=$files "$binary" "${limits[@]}" "${more[@]}" -artifact_prefix="$work/" "$@" \
     >"$work/log" 2>&1; } 2>"$work/time"
   status=$?
+  [ "$files" = "$work" ] || rm -rf "$files"
   cpu=$(awk '$1 == "cpu" { print $2 + $3 }' "$work/time")
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log" | tail -n 1)
 }
@@ -81,8 +87,7 @@ once() {  # TARGET SECONDS BINARY
   rm -rf "$work"
 }
 
-# Brings what the long run found back to the committed corpus, the smallest files first, as far as
-# it stays small.
+# The smallest files first.
 commit_corpus() {  # TARGET BINARY WORK
   local merged=$3/merged size file bytes
   rm -rf "$merged"
@@ -90,11 +95,15 @@ commit_corpus() {  # TARGET BINARY WORK
   # Adds to the first folder only what covers more than is there.
   run_binary "$1" "$2" "$3/merge" -merge=1 -max_len=4096 "$merged" "$3/corpus"
   [ "$status" -eq 0 ] || return
+  local files
+  files=$(find "$here/corpus/$1" -type f | wc -l)
   bytes=$(cat "$here/corpus/$1"/* | wc -c)
   while read -r size file; do
     [ -e "$here/corpus/$1/$file" ] && continue
     bytes=$((bytes + size))
+    files=$((files + 1))
     [ "$bytes" -gt "$most_committed" ] && break
+    [ "$files" -gt "$most_files" ] && break
     cp "$merged/$file" "$here/corpus/$1/"
   done < <(find "$merged" -type f -printf '%s %f\n' | sort -n)
 }
@@ -118,7 +127,6 @@ long_run() {  # TARGET MINUTES
     report_finding "$target" "$work/run"
     return 1
   fi
-  commit_corpus "$target" "$binary" "$work"
 }
 
 summary() {
@@ -131,15 +139,24 @@ summary() {
 if [ "${1:-}" = --once ] && [ $# -eq 4 ]; then
   once "$2" "$3" "$4"
 elif [ $# -eq 2 ]; then
-  targets=("$1")
-  [ "$1" = all ] && mapfile -t targets < <(cd "$here/corpus" && ls)
+  what=$1
+  [ "$1" = --merge ] && what=$2
+  targets=("$what")
+  [ "$what" = all ] && mapfile -t targets < <(cd "$here/corpus" && ls)
   worst=0
+  if [ "$1" = --merge ]; then
+    for target in "${targets[@]}"; do
+      commit_corpus "$target" "$root/build/fuzz/tests/fuzz/fuzz_$target" \
+        "$root/build/fuzz-corpus/$target" || worst=1
+    done
+    exit "$worst"
+  fi
   for target in "${targets[@]}"; do
     long_run "$target" "$2" || worst=1
   done
   summary
   exit "$worst"
 else
-  sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi

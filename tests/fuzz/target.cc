@@ -34,6 +34,7 @@ std::span<const Target> all_targets() {
       Target{"npy", run_npy},
       Target{"pickle", run_pickle},
       Target{"recipe", run_recipe},
+      Target{"resume", run_resume},
       Target{"safetensors", run_safetensors},
       Target{"zip", run_zip},
   };

@@ -23,6 +23,7 @@ void run_index(std::string_view bytes);
 void run_npy(std::string_view bytes);
 void run_pickle(std::string_view bytes);
 void run_recipe(std::string_view bytes);
+void run_resume(std::string_view bytes);
 void run_safetensors(std::string_view bytes);
 void run_zip(std::string_view bytes);
 
