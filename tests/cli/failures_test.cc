@@ -249,8 +249,9 @@ TEST_CASE("info goes on after a bad file of a directory, as analyze does") {
   CHECK(text.code == 3);
   CHECK(contains(text.err, "b.safetensors"));
   CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 1);
-  const auto first = text.out.find("a.safetensors (safetensors, 541344 bytes)");
-  const auto second = text.out.find("c.safetensors (safetensors, 541344 bytes)");
+  const auto first = text.out.find("a.safetensors (safetensors, 541344 bytes, 4 metadata entries)");
+  const auto second =
+      text.out.find("c.safetensors (safetensors, 541344 bytes, 4 metadata entries)");
   const auto errors = text.out.find("\nerrors\n");
   CHECK(first < second);
   CHECK(second < errors);

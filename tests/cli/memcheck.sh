@@ -38,7 +38,7 @@ reference=(--backend reference --threads 2)
 
 check formats 0 formats
 check usage 2 analyze
-check gen 0 gen "$small" --shape 24x80 --dtype bf16 --seed 3 --threads 2
+check gen 0 gen "$small" --shape 6x80 --dtype bf16 --seed 3 --threads 2
 check ties 0 gen "$ties" --dist tie-aligned -r nvfp4 --shape 8x64 --dtype f32 --threads 2
 check info 0 info "$sample" "$small" "$ties" --json
 check sample 0 analyze "$sample:layers.1.attn_out.X" -r nvfp4 "${reference[@]}"
