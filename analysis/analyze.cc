@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <optional>
 #include <unordered_map>
 
@@ -204,7 +205,8 @@ std::optional<FinishedTensor> analyze_tensor(const TensorRun& run,
       continue;
     }
     // Of a whole tensor only the amax and two binary32 scales per row are kept; the rest streams.
-    const std::int64_t row_bytes = 12 * rows;
+    std::int64_t row_bytes = 0;
+    if (__builtin_mul_overflow(rows, std::int64_t{12}, &row_bytes)) row_bytes = INT64_MAX;
     if (recipe.scales_rows() && row_bytes > options.memory_bytes) {
       fail(recipe, Error(ErrorKind::kUnsupported, "scale=row needs " + std::to_string(row_bytes) +
                                                       " bytes for " + std::to_string(rows) +
@@ -369,6 +371,12 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       for (ErrorRecord& error : finished->errors) report.errors.push_back(std::move(error));
     } catch (const Error& e) {
       report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
+    } catch (const std::bad_alloc&) {
+      // What the others gave is not lost.
+      report.errors.push_back({tensor->file, tensor->name,
+                               tensor->file + ": tensor '" + tensor->name +
+                                   "': not enough memory for its tiles and row scales",
+                               4});
     }
   }
   report.aggregates = aggregator.rows();

@@ -2,6 +2,7 @@
 #include "analysis/inputs.h"
 
 #include <filesystem>
+#include <new>
 #include <set>
 
 #include "analysis/analyze.h"
@@ -124,6 +125,10 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
       source = pool.open(input.file);
     } catch (const Error& e) {
       inputs.errors.push_back({input.file, input.tensor, e.what(), e.exit_code()});
+      continue;
+    } catch (const std::bad_alloc&) {
+      inputs.errors.push_back({input.file, input.tensor,
+                               input.file + ": not enough memory for its list of tensors", 4});
       continue;
     }
     const SourceInfo info = source->info();

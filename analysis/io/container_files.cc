@@ -286,7 +286,9 @@ Fence::Fence(const std::string& folder) {
     const fs::path blobs = repository / "blobs";
     const std::string snapshots = (repository / "snapshots").string();
     if ((root.string() + '/').starts_with(snapshots + '/') && fs::is_directory(blobs, unknown)) {
-      add(fs::canonical(blobs, unknown));
+      // Not where a link of the tree leads.
+      const fs::path real = fs::canonical(blobs, unknown);
+      if (!unknown && real == repository / "blobs") add(real);
     }
   }
 }

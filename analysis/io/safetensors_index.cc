@@ -209,7 +209,9 @@ void append_index(const MappedFile& index, const OpenOptions& options, Contents&
   const Fence fence(folder.string());
   bool all_safetensors = true;
   for (const auto& [tensor, name] : weight_map) {
-    auto found = loaded.find(name);
+    // "a" and "./a" are one shard.
+    const std::string shard_name = fs::path(name).lexically_normal().string();
+    auto found = loaded.find(shard_name);
     if (found == loaded.end()) {
       const std::string path = (folder / name).string();
       std::error_code ignored;
@@ -230,7 +232,7 @@ void append_index(const MappedFile& index, const OpenOptions& options, Contents&
                             shard.contents.files.end());
       contents.info.bytes += shard.contents.info.bytes;
       all_safetensors &= shard.contents.info.container == "safetensors";
-      found = loaded.emplace(name, std::move(shard)).first;
+      found = loaded.emplace(shard_name, std::move(shard)).first;
     }
     const Loaded& shard = found->second;
     const auto at = shard.positions.find(tensor);

@@ -38,22 +38,23 @@ Kind kind_of(const MappedFile& file) {
   if (start.starts_with("\x93NUMPY")) return Kind::kNpy;
   if (start.starts_with("PK\x03\x04") || start.starts_with("PK\x05\x06")) return Kind::kZip;
   if (start.starts_with("GGUF")) return Kind::kGguf;
+  // Before the pickles: a header of 640 bytes begins as one of protocol 2 does.
+  constexpr std::size_t kLengthBytes = 8;
+  const bool has_length =
+      start.size() > kLengthBytes && read_header_length(file) <= kMaxSafetensorsHeader;
+  const bool has_object = start.size() > kLengthBytes && start[kLengthBytes] == '{';
+  if (has_length && has_object) return Kind::kSafetensors;
   // Protocols 2 to 5 begin with their number.
   if (start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) {
     return Kind::kPickle;
   }
-  if (start.starts_with("\x89HDF")) return Kind::kHdf5;
-  // A length that a header can have, or a '{' where the header would start.
-  constexpr std::size_t kLengthBytes = 8;
-  if (start.size() > kLengthBytes &&
-      (read_header_length(file) <= kMaxSafetensorsHeader || start[kLengthBytes] == '{')) {
-    return Kind::kSafetensors;
-  }
+  // Before what has half of a safetensors header: a user block of zeros begins with a length.
+  if (start.starts_with("\x89HDF") || starts_with_hdf5(file)) return Kind::kHdf5;
+  if (has_length || has_object) return Kind::kSafetensors;
   const std::size_t text = start.find_first_not_of(" \t\r\n");
   if (text != std::string_view::npos && start[text] == '{' && start.size() > kLengthBytes) {
     return Kind::kIndex;
   }
-  if (starts_with_hdf5(file)) return Kind::kHdf5;
   if (start.size() <= kLengthBytes) {
     throw Error(ErrorKind::kData, fmt::format("{} has {} bytes, too few for any container "
                                               "(truncated?)",
@@ -182,9 +183,8 @@ bool is_real(DType dtype) {
 
 std::string dtype_label(const TensorInfo& tensor) {
   // A raw npy descr such as |V1 says less than the hint that typed it.
-  const bool hinted =
-      tensor.dtype != DType::kOther && !tensor.decoded &&
-      tensor.dtype_text.find_first_of("VS") != std::string::npos;
+  const bool hinted = tensor.dtype != DType::kOther && !tensor.decoded &&
+                      tensor.dtype_text.find_first_of("VS") != std::string::npos;
   return hinted ? std::string(dtype_name(tensor.dtype)) : printable(tensor.dtype_text);
 }
 

@@ -46,6 +46,23 @@ bool has_note(const Row& row, const std::string& part) {
   return false;
 }
 
+TEST_CASE("rows that cannot be counted in memory are an error of their tensor, not of the run") {
+  TempDir dir;
+  write_tensors(dir.file("good.safetensors"), {{"x", {1, 16}, std::vector<float>(16, 1.0f)}});
+  test::write_file(dir.file("rows.npy"),
+                   test::npy_bytes(1,
+                                   "{'descr': '<f4', 'fortran_order': False, 'shape': "
+                                   "(1152921504606846976, 0)}",
+                                   ""));
+  const Report report =
+      analyze({dir.file("good.safetensors"), dir.file("rows.npy")}, options_for("nvfp4:scale=row"));
+  REQUIRE(report.results.size() == 1);
+  CHECK(report.results[0].tensor == "x");
+  REQUIRE(report.errors.size() == 1);
+  CHECK(report.errors[0].exit_code == 4);
+  CHECK(report.errors[0].message.find("rows.npy") != std::string::npos);
+}
+
 TEST_CASE("names of 200000 characters and nested repetitions neither crash nor hang") {
   TempDir dir;
   const std::string path = dir.file("long.safetensors");
