@@ -22,11 +22,13 @@ bool advance(const std::vector<hsize_t>& first, const std::vector<hsize_t>& last
 }  // namespace
 
 ChunkReader::ChunkReader(std::vector<std::int64_t> shape, std::vector<std::int64_t> chunk,
-                         std::vector<Hdf5Filter> filters, std::int64_t element_bytes,
-                         std::int64_t chunk_bytes, std::int64_t cache_bytes)
+                         std::vector<Hdf5Filter> filters, bool plain_edges,
+                         std::int64_t element_bytes, std::int64_t chunk_bytes,
+                         std::int64_t cache_bytes)
     : shape_(std::move(shape)),
       chunk_(std::move(chunk)),
       filters_(std::move(filters)),
+      plain_edges_(plain_edges),
       element_bytes_(element_bytes),
       chunk_bytes_(chunk_bytes),
       cache_bytes_(cache_bytes) {}
@@ -64,6 +66,12 @@ const ChunkReader::Bytes* ChunkReader::chunk(hid_t dataset, const std::vector<hs
   if (H5Dread_chunk(dataset, H5P_DEFAULT, origin.data(), &mask, bytes.data()) < 0) {
     failure = hdf5_error();
     return nullptr;
+  }
+  // The mask of such a chunk does not say so.
+  if (plain_edges_) {
+    for (std::size_t d = 0; d < shape_.size(); ++d) {
+      if (shape_[d] - static_cast<std::int64_t>(origin[d]) < chunk_[d]) mask = ~0u;
+    }
   }
   failure = undo_filters(filters_, mask, static_cast<std::size_t>(chunk_bytes_), bytes);
   if (!failure.empty()) {

@@ -20,10 +20,11 @@ struct Hdf5Block {
 class ChunkReader {
  public:
   // Keeps unpacked chunks of at most `cache_bytes`, and at least one. `chunk_bytes` is what one
-  // takes, at most 1 GiB.
+  // takes, at most 1 GiB. With `plain_edges`, chunks that reach over the end of the dataset went
+  // through no filter.
   ChunkReader(std::vector<std::int64_t> shape, std::vector<std::int64_t> chunk,
-              std::vector<Hdf5Filter> filters, std::int64_t element_bytes, std::int64_t chunk_bytes,
-              std::int64_t cache_bytes);
+              std::vector<Hdf5Filter> filters, bool plain_edges, std::int64_t element_bytes,
+              std::int64_t chunk_bytes, std::int64_t cache_bytes);
   // Copies `block` into `out`, row-major. Chunks that were never written are read by the library,
   // which knows the fill value. An empty string, or the reason why not.
   std::string read(hid_t dataset, hid_t memory_type, const Hdf5Block& block, unsigned char* out);
@@ -41,6 +42,7 @@ class ChunkReader {
 
   std::vector<std::int64_t> shape_, chunk_;
   std::vector<Hdf5Filter> filters_;
+  bool plain_edges_;
   std::int64_t element_bytes_, chunk_bytes_, cache_bytes_;
   std::list<Entry> cache_;  // the last used first
   std::unordered_map<std::int64_t, std::list<Entry>::iterator> by_index_;

@@ -128,8 +128,8 @@ bool OpenDataset::open(hid_t file, const std::string& path, std::int64_t file_by
   }
   std::int64_t library_bytes = cache_bytes_;
   if (!described.converts && can_undo(layout_.filters) && cache_bytes_ > 0) {
-    chunks_.emplace(shape_, layout_.chunk, layout_.filters, element_bytes_, layout_.chunk_bytes,
-                    cache_bytes_);
+    chunks_.emplace(shape_, layout_.chunk, layout_.filters, layout_.plain_edges, element_bytes_,
+                    layout_.chunk_bytes, cache_bytes_);
     library_bytes = 0;  // then it fills what was never written without a chunk in memory
   }
   // The cache is set when a dataset is opened and no other handle of it is open.

@@ -32,6 +32,7 @@ struct Hdf5Layout {
   std::vector<std::int64_t> chunk;  // extents, in elements
   std::int64_t chunk_bytes = 0;     // unpacked
   std::vector<Hdf5Filter> filters;  // in the order of writing
+  bool plain_edges = false;         // chunks that reach over the end went through no filter
   std::string missing_filters;      // for a sentence; empty: all of them are here
   Hdf5Status refusal = Hdf5Status::kOk;
   std::string reason;

@@ -117,6 +117,13 @@ void describe_chunks(hid_t properties, std::int64_t element_bytes, std::int64_t 
     out.chunk.push_back(static_cast<std::int64_t>(extent));
   }
   out.chunked = true;
+  unsigned options = 0;
+  if (H5Pget_chunk_opts(properties, &options) < 0) {
+    out.refusal = Hdf5Status::kData;
+    out.reason = "has chunks that cannot be described: " + hdf5_error();
+    return;
+  }
+  out.plain_edges = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
   if (!fits) {
     out.refusal = Hdf5Status::kData;
     out.reason = "has chunks without a size";

@@ -84,6 +84,13 @@ class Walk {
       failure_ = "links lead to the same groups on so many paths that they are not listed";
       return;
     }
+    if (path.size() > kHdf5LongestPath) {
+      return add_damaged(
+          path.substr(0, 100) + "...",
+          {Hdf5Status::kData, "has a path of " + std::to_string(path.size()) +
+                                  " bytes, expected at most " + std::to_string(kHdf5LongestPath)},
+          listing);
+    }
     const char* name = link.name.c_str();
     H5O_info_t info{};
     if (H5Oget_info_by_name2(group, name, &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {

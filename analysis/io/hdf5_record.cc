@@ -36,8 +36,9 @@ bool in_order(const Hdf5Dataset& d) {
   const auto rank = static_cast<std::int32_t>(d.shape.size());
   const auto elements = checked_product(d.shape);
   std::int64_t total = 0;
-  if (d.dtype > DType::kOther || d.refusal > Hdf5Status::kUnsupported || !elements ||
-      d.array_rank < 0 || d.array_rank > rank || d.bytes < 0 || d.bytes > kHdf5Window ||
+  if (d.name.size() > kHdf5LongestPath || d.dtype > DType::kOther ||
+      d.refusal > Hdf5Status::kUnsupported || !elements || d.array_rank < 0 ||
+      d.array_rank > rank || d.bytes < 0 || d.bytes > kHdf5Window ||
       __builtin_mul_overflow(*elements, static_cast<std::int64_t>(d.bytes), &total)) {
     return false;
   }

@@ -14,6 +14,9 @@ namespace fp4scope {
 // error sentences the other way.
 inline constexpr std::int64_t kHdf5Window = std::int64_t{8} << 20;
 
+// Longest path of a dataset, in bytes; longer ones are listed as damaged, under a cut name.
+inline constexpr std::size_t kHdf5LongestPath = std::size_t{1} << 20;
+
 enum class Hdf5Operation : std::uint32_t { kList, kMore, kRead };
 enum class Hdf5Status : std::uint32_t { kOk, kData, kUnsupported };
 

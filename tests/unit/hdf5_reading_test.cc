@@ -112,6 +112,63 @@ TEST_CASE("rectangles over the edges of chunks hold what the whole tensor holds"
   }
 }
 
+TEST_CASE("chunks over the end that went through no filter") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  const std::vector<float> values = counted(24 * 33);
+  {
+    const Hid access(H5Pcreate(H5P_FILE_ACCESS));
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    const Hid file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
+    const Hid space(H5Screate_simple(2, std::vector<hsize_t>{24, 33}.data(), nullptr));
+    const Hid shuffled = Hdf5File::chunked({16, 32}), gzipped = gzip_shuffle({16, 32});
+    H5Pset_shuffle(shuffled.get());
+    for (const auto& [name, properties] : {std::pair("shuffled", &shuffled), {"gzip", &gzipped}}) {
+      REQUIRE(H5Pset_chunk_opts(properties->get(), H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) >= 0);
+      const Hid dataset(H5Dcreate2(file.get(), name, H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                                   properties->get(), H5P_DEFAULT));
+      REQUIRE(H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                       values.data()) >= 0);
+    }
+  }
+  const auto source = open_source(path);
+  for (const char* name : {"shuffled", "gzip"}) {
+    CAPTURE(name);
+    std::vector<float> got(values.size());
+    source->read_f32(named(*source, name), 0, 24, 0, 33, got.data());
+    CHECK(got == values);
+  }
+}
+
+TEST_CASE("a path longer than the window between the processes is listed as damaged") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  {
+    Hdf5File file(path);
+    file.write("short", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {2}, counted(2));
+    std::vector<Hid> groups;
+    hid_t at = file.get();
+    for (const char letter : {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n',
+                              'o', 'p', 'q', 'r'}) {
+      groups.emplace_back(H5Gcreate2(at, std::string(500'000, letter).c_str(), H5P_DEFAULT,
+                                     H5P_DEFAULT, H5P_DEFAULT));
+      REQUIRE(groups.back());
+      at = groups.back().get();
+    }
+    const Hid space(H5Screate(H5S_SCALAR));
+    REQUIRE(Hid(
+        H5Dcreate2(at, "w", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
+  }
+  const auto source = open_source(path);
+  REQUIRE(source->tensors().size() == 2);
+  const std::string cut = std::string(100, 'a') + "...";
+  CHECK(failure_of(*source, "short").text.empty());
+  const Failure failure = failure_of(*source, cut);
+  CHECK(failure.kind == ErrorKind::kData);
+  CHECK(failure.text.find("has a path of 1500002 bytes, expected at most 1048576") !=
+        std::string::npos);
+}
+
 TEST_CASE("a tensor larger than the window between the processes comes whole") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5");
