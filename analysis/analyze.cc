@@ -370,6 +370,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       for (Row& row : rows) report.results.push_back(std::move(row));
       for (ErrorRecord& error : finished->errors) report.errors.push_back(std::move(error));
     } catch (const Error& e) {
+      // A reader that stopped waiting says so with an error.
+      if (run.stopped()) {
+        report.interrupted = true;
+        break;
+      }
       report.errors.push_back({tensor->file, tensor->name, e.what(), e.exit_code()});
     } catch (const std::bad_alloc&) {
       // What the others gave is not lost.

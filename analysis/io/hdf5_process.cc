@@ -25,6 +25,8 @@ namespace {
 constexpr std::size_t kMostProcesses = 4;
 // The listing of a file on a slow disk. Its processor time is limited where it runs.
 constexpr std::chrono::seconds kListingPatience{300};
+// How soon a request to stop is noticed.
+constexpr int kStopMilliseconds = 50;
 
 std::mutex running_mutex;
 std::vector<Hdf5Process*> running;  // oldest first
@@ -149,9 +151,16 @@ bool Hdf5Process::wait_reply(bool patient, const std::string& doing, Hdf5Reply& 
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       wait = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     }
+    if (stop_ != nullptr && *stop_) {
+      stop();
+      throw Error(ErrorKind::kData, "interrupted");
+    }
+    const bool cut = stop_ != nullptr && (wait < 0 || wait > kStopMilliseconds);
+    if (cut) wait = kStopMilliseconds;
     pollfd event{socket_, POLLIN, 0};
     const int ready = ::poll(&event, 1, wait);
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && cut) continue;
     if (ready == 0) {
       stop();
       throw Error(ErrorKind::kData,
@@ -166,6 +175,10 @@ bool Hdf5Process::wait_reply(bool patient, const std::string& doing, Hdf5Reply& 
 
 Hdf5Reply Hdf5Process::ask(const Hdf5Request& request, const std::string& name,
                            const std::string& doing) {
+  if (name.size() > static_cast<std::size_t>(kHdf5Window)) {
+    throw Error(ErrorKind::kData, fmt::format("{}: a path of {} bytes, expected at most {}",
+                                              printable(file_->path()), name.size(), kHdf5Window));
+  }
   // A process that something outside killed is replaced once.
   for (bool again = request.operation != Hdf5Operation::kMore;; again = false) {
     if (process_ < 0) start();

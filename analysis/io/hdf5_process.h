@@ -4,6 +4,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +26,9 @@ class Hdf5Crash : public Error {
 
 class Hdf5Process {
  public:
-  explicit Hdf5Process(std::shared_ptr<MappedFile> file) : file_(std::move(file)) {}
+  // `stop`, if any, ends what waits for the library: Error(kData, "interrupted").
+  Hdf5Process(std::shared_ptr<MappedFile> file, const std::atomic<bool>* stop)
+      : file_(std::move(file)), stop_(stop) {}
   ~Hdf5Process();
   Hdf5Process(const Hdf5Process&) = delete;
   Hdf5Process& operator=(const Hdf5Process&) = delete;
@@ -51,6 +54,7 @@ class Hdf5Process {
   [[noreturn]] void died(int status, const std::string& doing) const;
 
   std::shared_ptr<MappedFile> file_;
+  const std::atomic<bool>* stop_;
   std::mutex mutex_;
   pid_t process_ = -1;
   int socket_ = -1;

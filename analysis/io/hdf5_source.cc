@@ -24,7 +24,8 @@ struct Rect {
 
 class Hdf5Source final : public TensorSource {
  public:
-  Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file);
+  Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file,
+             const std::atomic<bool>* stop);
 
   const SourceInfo& info() const override { return info_; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -68,10 +69,11 @@ class Hdf5Source final : public TensorSource {
   mutable std::unordered_map<std::size_t, std::string> crashes_;  // by index: the sentence
 };
 
-Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file)
+Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file,
+                       const std::atomic<bool>* stop)
     : info_{path, "hdf5", file->size()},
       file_(file),
-      library_(std::make_unique<Hdf5Process>(file)) {
+      library_(std::make_unique<Hdf5Process>(file, stop)) {
   for (Hdf5Dataset& dataset : library_->list()) {
     TensorInfo tensor;
     tensor.name = dataset.name;
@@ -240,8 +242,9 @@ void Hdf5Source::read_f64(const TensorInfo& tensor, std::int64_t row, std::int64
 }  // namespace
 
 std::unique_ptr<TensorSource> open_hdf5(const std::string& path,
-                                        const std::shared_ptr<MappedFile>& file) {
-  auto source = std::make_unique<Hdf5Source>(path, file);
+                                        const std::shared_ptr<MappedFile>& file,
+                                        const OpenOptions& options) {
+  auto source = std::make_unique<Hdf5Source>(path, file, options.stop);
   file->check();
   return source;
 }

@@ -9,8 +9,10 @@
 namespace fp4scope {
 
 // `file` is the same file, mapped; `path` is how the user names it. Throws Error(kData), or
-// Error(kUnsupported) for a feature that the library of this machine lacks.
+// Error(kUnsupported) for a feature that the library of this machine lacks. Of the options, the
+// stop flag is used; it has to outlive the source.
 std::unique_ptr<TensorSource> open_hdf5(const std::string& path,
-                                        const std::shared_ptr<MappedFile>& file);
+                                        const std::shared_ptr<MappedFile>& file,
+                                        const OpenOptions& options = {});
 
 }  // namespace fp4scope

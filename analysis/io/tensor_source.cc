@@ -107,7 +107,7 @@ std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptio
     append_raw(file, *options.raw, contents);
     contents.info.container = "raw";
   } else if (!append_container(file, options, contents)) {
-    return open_hdf5(path, file);
+    return open_hdf5(path, file, options);
   }
   // A page of the header that could not be read was parsed as zeros.
   file->check();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -145,6 +146,27 @@ TEST_CASE("Ctrl-C and SIGTERM of a group of processes leave the library to its p
   CHECK(error_of(*source, 0).empty());
   CHECK(children() == before);
   CHECK(::getpgid(before[0]) != ::getpgrp());
+}
+
+TEST_CASE("a request to stop ends the wait for the library") {
+  const test::TempDir folder;
+  write_two(folder.file("t.h5"));
+  std::atomic<bool> stop{false};
+  OpenOptions options;
+  options.stop = &stop;
+  const auto source = open_source(folder.file("t.h5"), options);
+  CHECK(error_of(*source, 0).empty());
+  REQUIRE(children().size() == 1);
+  ::kill(children()[0], SIGSTOP);  // as if it were busy
+  std::string failure;
+  std::thread reader([&] { failure = error_of(*source, 1); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  stop = true;
+  reader.join();
+  CHECK(failure == "interrupted");
+  CHECK(children().empty());
+  stop = false;
+  CHECK(error_of(*source, 1).empty());
 }
 
 TEST_CASE("a file that is cut at any place ends in an error") {
