@@ -14,6 +14,8 @@ namespace fp4scope {
 namespace {
 
 constexpr std::int64_t kCacheBytes = std::int64_t{64} << 20;
+// Wide tensors: without room for the whole band, every tile unpacks all of it again.
+constexpr std::int64_t kLargestBand = std::int64_t{256} << 20;
 constexpr std::int64_t kMostSlots = 100'003;
 
 // Bytes of the chunks that reading row after row of the flattened tensor touches again: those with
@@ -23,10 +25,10 @@ std::int64_t band_bytes(const std::vector<std::int64_t>& shape, const Hdf5Layout
   for (std::size_t d = 1; d < shape.size() && d < layout.chunk.size(); ++d) {
     const std::int64_t chunks = shape[d] / layout.chunk[d] + (shape[d] % layout.chunk[d] != 0);
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(chunks, 1), &bytes)) {
-      return kCacheBytes;
+      return kLargestBand;
     }
   }
-  return std::min(bytes, kCacheBytes);
+  return std::min(bytes, kLargestBand);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ constexpr int kSocket = 3;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 // Open datasets: operands read one or two at a time.
 constexpr std::size_t kOpenDatasets = 4;
+// Beyond this only two stay open.
+constexpr std::int64_t kOpenBytes = 320 * kMiB;
 
 // The other end is gone: it may have been killed while the library is busy here.
 void on_socket_event(int) {
@@ -225,6 +227,11 @@ class Worker {
       if (open_.size() == kOpenDatasets) open_.pop_back();
       open_.emplace_front(std::piecewise_construct, std::forward_as_tuple(path),
                           std::forward_as_tuple(file_.get(), path, bytes_));
+      std::int64_t kept = 0;
+      for (const auto& [name, dataset] : open_) kept += dataset.working_bytes();
+      for (; open_.size() > 2 && kept > kOpenBytes; open_.pop_back()) {
+        kept -= open_.back().second.working_bytes();
+      }
     }
     return open_.front().second;
   }
