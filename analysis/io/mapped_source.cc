@@ -11,6 +11,7 @@
 
 #include "analysis/io/byte_order.h"
 #include "analysis/io/message.h"
+#include "analysis/io/pytorch_dtypes.h"
 #include "analysis/io/widen.h"
 #include "sim/error.h"
 
@@ -122,11 +123,13 @@ MappedSource::Place MappedSource::prepare(const TensorInfo& tensor, const Rect& 
   check_rectangle(known, rect.row, rect.rows, rect.col, rect.cols);
   const Storage& storage = contents_.storage[position];
   if (storage.bits == 0) {
+    const bool negated = known.dtype_text.ends_with(kNegatedView);
     throw Error(ErrorKind::kUnsupported,
-                fmt::format("{}: tensor {} has the {}dtype {}, which cannot be read{}",
+                fmt::format("{}: tensor {} has the {}dtype {}, which cannot be read{}{}",
                             printable(known.file), in_quotes(known.name),
-                            known.known_dtype ? "" : "unknown ", in_quotes(known.dtype_text),
-                            known.known_dtype ? " as numbers" : ""));
+                            known.known_dtype || negated ? "" : "unknown ",
+                            in_quotes(known.dtype_text), known.known_dtype ? " as numbers" : "",
+                            negated ? ": save x.resolve_neg() instead" : ""));
   }
   Place place{known, storage, contents_.files[storage.file]->bytes()};
   place.file->check();

@@ -79,7 +79,8 @@ void append_npy_array(std::string_view start, std::int64_t size, TensorInfo tens
 // An npz archive or a PyTorch file, which its members tell apart; sets info.container.
 void append_zip(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
                 Contents& contents);
-void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, Contents& contents);
+void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                           Contents& contents);
 void append_gguf(const std::shared_ptr<MappedFile>& file, Contents& contents);
 void append_raw(const std::shared_ptr<MappedFile>& file, const RawLayout& layout,
                 Contents& contents);

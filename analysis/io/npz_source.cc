@@ -80,7 +80,7 @@ void append_zip(const std::shared_ptr<MappedFile>& file, const OpenOptions& opti
   }
   if (pickle) {
     contents.info.container = "pytorch";
-    append_pytorch_zip(archive, *pickle, file, contents);
+    append_pytorch_zip(archive, *pickle, file, options, contents);
     return;
   }
   contents.info.container = "npz";

@@ -3,6 +3,7 @@
 // is its two names, a call is the callable with its arguments, an object is its class with its
 // state.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -80,6 +81,7 @@ struct PickleInput {
   // Most values that may be put on the stack. Never reached by a pickle that lies uncompressed in a
   // file of so many bytes.
   std::int64_t most_values = 0;
+  const std::atomic<bool>* stop = nullptr;  // set: Error(kData, "interrupted")
 };
 
 // The texts of the result point into `input.bytes`. Throws Error(kData), which names the opcode and

@@ -15,6 +15,16 @@
 #include "sim/error.h"
 
 namespace fp4scope {
+namespace {
+
+// Names of globals are looked at byte by byte. Python code has none as long as this.
+constexpr std::size_t kMostNameBytes = 4096;
+// STACK_GLOBAL may take one memoized text again and again.
+constexpr std::int64_t kNameBytesPerValue = 16;
+constexpr std::uint64_t kOpcodesPerLook = 4096;  // at the stop flag
+
+}  // namespace
+
 PickleMachine::PickleMachine(const PickleInput& input) : input_(input) {
   pickle_.where = input.where;
   for (const PickleId id : {kIdNone, kIdFalse, kIdTrue}) {
@@ -32,7 +42,10 @@ void PickleMachine::fail(const std::string& what) const {
 }
 
 Pickle PickleMachine::run() {
-  for (;;) {
+  for (std::uint64_t opcodes = 0;; ++opcodes) {
+    if (opcodes % kOpcodesPerLook == 0 && input_.stop != nullptr && *input_.stop) {
+      throw Error(ErrorKind::kData, "interrupted");
+    }
     if (next_ == input_.bytes.size()) {
       throw Error(ErrorKind::kData,
                   fmt::format("{}: the pickle that starts at byte {} ends after {} bytes without "
@@ -222,6 +235,15 @@ void PickleMachine::push_float_line() {
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
+  const std::size_t bytes = module.size() + name.size();
+  if (bytes > kMostNameBytes) {
+    fail(fmt::format("has a name of {} bytes, expected at most {}", bytes, kMostNameBytes));
+  }
+  name_bytes_ += static_cast<std::int64_t>(bytes);
+  if (name_bytes_ / kNameBytesPerValue > input_.most_values) {
+    fail(
+        fmt::format("brings the names to {} bytes, too many for a file of this size", name_bytes_));
+  }
   if (runs_code(module, name)) {
     fail(
         fmt::format("names {}.{}, which serves only to run code: nothing was run, and the file "

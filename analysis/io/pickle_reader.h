@@ -75,6 +75,7 @@ class PickleMachine {
   std::vector<std::size_t> marks_;  // heights of the stack
   std::vector<PickleId> memo_;      // kAbsent where nothing was put
   std::size_t memo_entries_ = 0;
+  std::int64_t name_bytes_ = 0;  // of all globals
 };
 
 }  // namespace fp4scope

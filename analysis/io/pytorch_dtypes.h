@@ -15,6 +15,10 @@ struct StoredDType {
   int unit = 0;      // bytes that a change of the byte order swaps: a complex number has two units
 };
 
+// Behind the dtype of a view whose values are those of the storage with the other sign: PyTorch
+// gives such views out for the imaginary part of a conjugated tensor. They are not read here.
+inline constexpr std::string_view kNegatedView = " (negated view)";
+
 // "float32", "bfloat16", ...; null for a name that is none.
 const StoredDType* torch_dtype(std::string_view name);
 // "FloatStorage", ...: the dtype of its elements; "UntypedStorage" has uint8. Null for a name that

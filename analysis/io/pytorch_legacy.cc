@@ -59,11 +59,11 @@ class LegacyStorages final : public TorchStorages {
       const auto claim =
           key.kind == PickleKind::kText ? claims_.find(std::string(key.text)) : claims_.end();
       if (claim == claims_.end()) {
-        fail_at(keys, key,
-                fmt::format("lists {} as the key of a storage, which the pickle does not use",
-                            key.kind == PickleKind::kText
-                                ? in_quotes(key.text)
-                                : std::string(pickle_kind_name(key.kind))));
+        fail_at(
+            keys, key,
+            fmt::format("lists {} as the key of a storage, which the pickle does not use",
+                        key.kind == PickleKind::kText ? in_quotes(key.text)
+                                                      : std::string(pickle_kind_name(key.kind))));
       }
       const std::string shown = in_quotes(key.text);
       if (next > file.size() - kCountBytes) {
@@ -122,7 +122,8 @@ bool is_magic(const PickleObject& object) {
 
 }  // namespace
 
-void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, Contents& contents) {
+void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                           Contents& contents) {
   const std::string shown = printable(file->path());
   const std::string_view all = file->text(0, file->size());
   std::size_t next = 0;
@@ -132,6 +133,7 @@ void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, Contents& co
     input.bytes = all.substr(next);
     input.base = static_cast<std::int64_t>(next);
     input.most_values = file->size();
+    input.stop = options.stop;
     Pickle pickle = read_pickle(input);
     next += static_cast<std::size_t>(pickle.bytes);
     return pickle;
@@ -171,9 +173,9 @@ void append_pytorch_legacy(const std::shared_ptr<MappedFile>& file, Contents& co
   const PicklePlace place{all.substr(start, end - start), index, static_cast<std::int64_t>(start)};
   TorchTensors tensors(pickle, place, storages, contents);
   TensorNames names;
-  append_pickled_tensors(
-      {pickle, tensors, file->path(), "", std::filesystem::path(file->path()).stem().string()},
-      names, contents);
+  append_pickled_tensors({pickle, tensors, file->path(), "",
+                          std::filesystem::path(file->path()).stem().string(), options.stop},
+                         names, contents);
 }
 
 }  // namespace fp4scope

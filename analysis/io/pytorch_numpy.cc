@@ -148,6 +148,9 @@ StoredDType TorchTensors::array_dtype(const Call& call, PickleId id, bool& big_e
     fail(call,
          fmt::format("{} for the type of the dtype, expected a text", pickle_kind_name(type.kind)));
   }
+  // Longer than any of numpy's; many arrays may name one long text.
+  constexpr std::size_t kMostTypeBytes = 64;
+  if (type.text.size() > kMostTypeBytes) return {DType::kOther, printable(type.text, 60), 0, 1};
   StoredDType dtype = numpy_dtype(type.text, order, big_endian);
   if (objects) {
     dtype.bytes = 0;
@@ -158,8 +161,6 @@ StoredDType TorchTensors::array_dtype(const Call& call, PickleId id, bool& big_e
 }
 
 std::optional<TorchStoragePlace> TorchTensors::bytes_of(const Call& call, PickleId id) {
-  const auto known = decoded_.find(id);
-  if (known != decoded_.end()) return known->second;
   const PickleObject* object = &pickle_[id];
   bool latin1 = false;
   if (object->kind == PickleKind::kCall) {
@@ -171,12 +172,16 @@ std::optional<TorchStoragePlace> TorchTensors::bytes_of(const Call& call, Pickle
     if (callable != "_codecs.encode" || arguments.size() != 2) return std::nullopt;
     const std::string_view encoding = pickle_[arguments[1]].text;
     if (encoding != "latin1" && encoding != "latin-1") return std::nullopt;
-    object = &pickle_[arguments[0]];
+    id = arguments[0];
+    object = &pickle_[id];
     latin1 = true;
     if (object->kind != PickleKind::kText) return std::nullopt;
   } else if (object->kind != PickleKind::kBytes && !is_python2_string(*object)) {
     return std::nullopt;
   }
+  const std::uint64_t key = std::uint64_t{id} << 1 | (latin1 ? 1 : 0);
+  const auto known = decoded_.find(key);
+  if (known != decoded_.end()) return known->second;
   TorchStoragePlace place{place_.file, place_.offset, std::ssize(object->text), false};
   if (latin1) {
     place.bytes = 0;
@@ -209,7 +214,7 @@ std::optional<TorchStoragePlace> TorchTensors::bytes_of(const Call& call, Pickle
     place.file = contents_.files.size() - 1;
     place.offset = 0;
   }
-  decoded_.emplace(id, place);
+  decoded_.emplace(key, place);
   return place;
 }
 

@@ -18,6 +18,11 @@ constexpr int kMaxWrappers = 16;
 // An expanded view repeats elements. More often than this, a few bytes would stand for more than
 // anybody could want to have read.
 constexpr std::int64_t kMostRepeats = std::int64_t{1} << 24;
+// The same for views that nobody could read to their end: as many elements, and as many for each
+// byte of the storage.
+constexpr std::int64_t kMostExpanded = std::int64_t{1} << 36, kMostPerByte = 4096;
+// torch numbers its storages.
+constexpr std::size_t kMostKeyBytes = 4096;
 
 bool is_torch(std::string_view module) {
   return module == "torch" || module.starts_with("torch.");
@@ -64,6 +69,9 @@ std::optional<TorchStorageId> read_storage_id(const Pickle& pickle,
     fail(fmt::format("{} for a key", pickle_kind_name(item(2).kind)));
   }
   result.key = item(2).text;
+  if (result.key.size() > kMostKeyBytes) {
+    fail(fmt::format("a key of {} bytes, at most {}", result.key.size(), kMostKeyBytes));
+  }
   const auto count = [&](const PickleObject& object, const char* what) {
     if (object.kind != PickleKind::kInt) {
       fail(fmt::format("{} for the {}", pickle_kind_name(object.kind), what));
@@ -200,6 +208,28 @@ std::vector<std::int64_t> TorchTensors::integers(const Call& call, PickleId id,
   return result;
 }
 
+// {"neg": True}, {"conj": True} or both. A conjugated tensor is a complex one, whose stored bytes
+// are all that can be had here anyway.
+bool TorchTensors::is_negated(const Call& call, PickleId metadata) const {
+  const PickleObject& object = pickle_[metadata];
+  if (object.kind == PickleKind::kNone) return false;
+  if (object.kind != PickleKind::kDict) {
+    fail(call, fmt::format("{} for the metadata, expected a dict", pickle_kind_name(object.kind)));
+  }
+  bool negated = false;
+  for (std::size_t i = 0; i + 1 < object.items.size(); i += 2) {
+    const PickleObject& key = pickle_[object.items[i]];
+    if (key.kind != PickleKind::kText || key.text != "neg") continue;
+    const PickleObject& value = pickle_[object.items[i + 1]];
+    if (value.kind != PickleKind::kBool) {
+      fail(call, fmt::format("{} for \"neg\" in the metadata, expected a bool",
+                             pickle_kind_name(value.kind)));
+    }
+    negated = value.integer != 0;
+  }
+  return negated;
+}
+
 const StoredDType& TorchTensors::dtype_argument(const Call& call, PickleId id) const {
   const PickleObject& object = pickle_[id];
   if (object.kind != PickleKind::kGlobal || object.text != "torch") {
@@ -262,6 +292,11 @@ FoundTensor TorchTensors::view(const Call& call, const TorchStoragePlace& place,
                            "times",
                            shape_text(shape), *extent));
   }
+  if (*elements > kMostExpanded && *elements / kMostPerByte > place.bytes) {
+    fail(call, fmt::format("shape {} over a storage of {} bytes, which is more than 2^36 elements "
+                           "and more than {} for each byte",
+                           shape_text(shape), place.bytes, kMostPerByte));
+  }
   found.storage.offset += offset * dtype.bytes;
   // Strides of dimensions with one index are arbitrary; those below are harmless.
   const std::vector<std::int64_t> plain = row_major(shape);
@@ -273,7 +308,8 @@ FoundTensor TorchTensors::view(const Call& call, const TorchStoragePlace& place,
 }
 
 // _rebuild_tensor(storage, offset, size, stride), with requires_grad and hooks (v2), with a dtype
-// (v3); _rebuild_qtensor has the parameters of the quantizer in between.
+// (v3), both with metadata where there is some; _rebuild_qtensor has the parameters of the
+// quantizer in between.
 FoundTensors TorchTensors::dense(const Call& call, bool has_dtype) {
   const bool quantized = call.function.ends_with("_rebuild_qtensor");
   const bool first_version = call.function.ends_with("_rebuild_tensor");
@@ -298,6 +334,15 @@ FoundTensors TorchTensors::dense(const Call& call, bool has_dtype) {
   const TorchStoragePlace place = storages_.find(pickle_, persistent, *id, contents_);
   FoundTensors found;
   found.parts.push_back(view(call, place, dtype, offset, std::move(size), std::move(stride)));
+  const std::size_t metadata = has_dtype ? 7 : 6;
+  const bool has_metadata = !first_version && !quantized && call.arguments.size() > metadata;
+  if (has_metadata && is_negated(call, call.arguments[metadata])) {
+    FoundTensor& part = found.parts.back();
+    part.dtype = DType::kOther;
+    part.dtype_text += kNegatedView;
+    part.known_dtype = false;
+    part.storage.bits = 0;
+  }
   return found;
 }
 

@@ -47,6 +47,7 @@ struct FoundTensor {
   std::string part;  // "indices" of a sparse tensor; empty for the tensor itself
   DType dtype = DType::kOther;
   std::string dtype_text;
+  bool known_dtype = true;  // as in TensorInfo
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   std::int64_t bytes = 0;
@@ -105,6 +106,7 @@ class TorchTensors {
   void expect_arguments(const Call& call, std::size_t least, std::size_t most) const;
   std::int64_t integer(const Call& call, PickleId id, const char* what) const;
   std::vector<std::int64_t> integers(const Call& call, PickleId id, const char* what) const;
+  bool is_negated(const Call& call, PickleId metadata) const;
   const StoredDType& dtype_argument(const Call& call, PickleId id) const;
   // Shape, strides and place of a view, checked.
   FoundTensor view(const Call& call, const TorchStoragePlace& place, const StoredDType& dtype,
@@ -116,7 +118,9 @@ class TorchTensors {
   TorchStorages& storages_;
   Contents& contents_;
   std::unordered_map<PickleId, std::unique_ptr<FoundTensors>> found_;  // null: no tensor
-  std::unordered_map<PickleId, TorchStoragePlace> decoded_;            // texts that hold bytes
+  // Of texts that hold bytes, by the text and whether they are Latin-1: a text that many arrays
+  // share is kept and decoded once.
+  std::unordered_map<std::uint64_t, TorchStoragePlace> decoded_;
   std::shared_ptr<DecodedArray> decoded_array_;
 };
 

@@ -22,6 +22,9 @@ constexpr std::size_t kMostDepth = 2000;
 // Per value of the pickle, and in any case. A tensor takes about twenty values.
 constexpr std::int64_t kObjectsPerValue = 16, kLeastObjects = 1'000'000;
 constexpr std::int64_t kTensorsPerValue = 4, kLeastTensors = 10'000;
+// Bytes of a name that cost as much as an object.
+constexpr std::size_t kNameBytesPerObject = 16;
+constexpr std::int64_t kObjectsPerLook = 4096;  // at the stop flag
 constexpr std::int64_t kNameBytesPerValue = 64, kLeastNameBytes = 4 << 20;
 
 // From an object to one below it.
@@ -83,6 +86,13 @@ class Walk {
     looked_at_ += static_cast<std::int64_t>(objects);
     if (looked_at_ > kLeastObjects + kObjectsPerValue * pickle_.values)
       too_many(object_, "objects");
+    if (looked_at_ < next_look_) return;
+    next_look_ = looked_at_ + kObjectsPerLook;
+    if (input_.stop != nullptr && *input_.stop) throw Error(ErrorKind::kData, "interrupted");
+  }
+  // Before a name is compared or copied: many objects may share one long text.
+  void count_name(const PickleObject& name) {
+    count((name.text.size() + name.name.size()) / kNameBytesPerObject);
   }
 
   [[noreturn]] void too_many(PickleId id, const char* what) const {
@@ -102,6 +112,7 @@ class Walk {
     object_ = id;
     const std::size_t key_texts = key_texts_.size();
     count(1);
+    if (object.kind == PickleKind::kCall) count_name(pickle_[object.items[0]]);
     Steps steps;
     if (const FoundTensors* found = find(id)) {
       list(*found, id);
@@ -158,6 +169,7 @@ class Walk {
       tensor.name = names_.unique(name);
       tensor.dtype = part.dtype;
       tensor.dtype_text = part.dtype_text;
+      tensor.known_dtype = part.known_dtype;
       tensor.shape = part.shape;
       tensor.elements = part.elements;
       tensor.bytes = part.bytes;
@@ -198,6 +210,7 @@ class Walk {
     };
     switch (key.kind) {
       case PickleKind::kText:
+        count_name(key);
         if (!is_utf8(key.text)) return {};
         return {key.text, fmt::format("t{}", key.text)};
       case PickleKind::kNone:
@@ -349,7 +362,7 @@ class Walk {
   std::string path_;
   std::size_t parts_ = 0;
   PickleId object_ = 0;  // in work
-  std::int64_t looked_at_ = 0, tensors_ = 0, name_bytes_ = 0;
+  std::int64_t looked_at_ = 0, next_look_ = 0, tensors_ = 0, name_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // pytorch_walk.h: the tensors that an unpickled object would hold, with their names: dict keys,
 // indices and attributes on the way, joined with dots (rules: data/containers/README.md).
 #pragma once
+#include <atomic>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,13 +25,15 @@ class TensorNames {
 // Appends every tensor below the root of `pickle` in the order of the pickle. `prefix` comes before
 // the names; `alone` is the name of a root that is a tensor itself. A shared object is listed under
 // each of its paths, cycles are cut. Throws Error(kData), which names the opcode of the object at
-// which a bound was reached: too deep, or more paths than a pickle of this size honestly has.
+// which a bound was reached: too deep, or more paths or longer names on them than a pickle of this
+// size honestly has.
 struct WalkInput {
   const Pickle& pickle;
   TorchTensors& tensors;
   std::string file;    // TensorInfo::file
   std::string prefix;  // may be empty
   std::string alone;
+  const std::atomic<bool>* stop = nullptr;  // set: Error(kData, "interrupted")
 };
 void append_pickled_tensors(const WalkInput& input, TensorNames& names, Contents& contents);
 

@@ -80,6 +80,7 @@ struct Part {
   std::string folder;  // of the storages
   std::string prefix;  // of the names
   bool big_endian;
+  const std::atomic<bool>* stop;  // of OpenOptions
 };
 
 void append_part(const ZipArchive& archive, const Part& part,
@@ -99,11 +100,12 @@ void append_part(const ZipArchive& archive, const Part& part,
   input.where = fmt::format("{}: {}", printable(file->path()), printable(member.name, 60));
   input.bytes = place.bytes;
   input.most_values = kLeastValues + kValuesPerByte * file->size();
+  input.stop = part.stop;
   const Pickle pickle = read_pickle(input);
   ZipStorages storages(archive, part.folder, part.big_endian);
   TorchTensors tensors(pickle, place, storages, contents);
   append_pickled_tensors({pickle, tensors, file->path(), part.prefix,
-                          std::filesystem::path(file->path()).stem().string()},
+                          std::filesystem::path(file->path()).stem().string(), part.stop},
                          names, contents);
   if (mapped) mapped->check();  // a page that could not be read was taken for zeros
 }
@@ -111,16 +113,18 @@ void append_part(const ZipArchive& archive, const Part& part,
 }  // namespace
 
 void append_pytorch_zip(const ZipArchive& archive, std::size_t pickle,
-                        const std::shared_ptr<MappedFile>& file, Contents& contents) {
+                        const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                        Contents& contents) {
   contents.info.bytes += file->size();
   const std::string& name = archive.members()[pickle].name;
   const std::string root = name.substr(0, name.size() - kPickleName.size());
   TensorNames names;
   const bool big_endian = is_big_endian(archive, root, file->path());
-  append_part(archive, {pickle, root + "data/", "", big_endian}, file, names, contents);
+  append_part(archive, {pickle, root + "data/", "", big_endian, options.stop}, file, names,
+              contents);
   if (const auto constants = archive.find(root + "constants.pkl")) {
-    append_part(archive, {*constants, root + "constants/", "constants", big_endian}, file, names,
-                contents);
+    append_part(archive, {*constants, root + "constants/", "constants", big_endian, options.stop},
+                file, names, contents);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
 #include "analysis/io/pooled_source.h"
+#include "analysis/io/pytorch_dtypes.h"
 #include "analysis/io/safetensors_format.h"
 #include "analysis/io/scratch.h"
 #include "sim/error.h"
@@ -87,7 +88,7 @@ bool append_container(const std::shared_ptr<MappedFile>& file, const OpenOptions
       append_zip(file, options, contents);
       break;
     case Kind::kPickle:
-      fill("pytorch legacy", [&] { append_pytorch_legacy(file, contents); });
+      fill("pytorch legacy", [&] { append_pytorch_legacy(file, options, contents); });
       break;
     case Kind::kGguf:
       fill("gguf", [&] { append_gguf(file, contents); });
@@ -185,7 +186,9 @@ std::string dtype_label(const TensorInfo& tensor) {
   // A raw npy descr such as |V1 says less than the hint that typed it.
   const bool hinted = tensor.dtype != DType::kOther && !tensor.decoded &&
                       tensor.dtype_text.find_first_of("VS") != std::string::npos;
-  return hinted ? std::string(dtype_name(tensor.dtype)) : printable(tensor.dtype_text);
+  if (hinted) return std::string(dtype_name(tensor.dtype));
+  return printable(tensor.dtype_text) +
+         (tensor.dtype_text.ends_with(kNegatedView) ? ": save x.resolve_neg() instead" : "");
 }
 
 std::string shown_dtype(const TensorInfo& tensor) {

@@ -50,6 +50,7 @@ void append_npz(const ZipArchive& archive, const std::shared_ptr<MappedFile>& fi
                 const OpenOptions& options, Contents& contents);
 // `pickle` is the member data.pkl, in whose folder the storages lie.
 void append_pytorch_zip(const ZipArchive& archive, std::size_t pickle,
-                        const std::shared_ptr<MappedFile>& file, Contents& contents);
+                        const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
+                        Contents& contents);
 
 }  // namespace fp4scope

@@ -30,7 +30,9 @@ void run_pickle(std::string_view bytes) {
     open_and_read(bytes, zip);
     return;
   }
-  open_and_read(bytes, append_pytorch_legacy);
+  open_and_read(bytes, [&](const std::shared_ptr<MappedFile>& file, Contents& contents) {
+    append_pytorch_legacy(file, options, contents);
+  });
   open_and_read(around_pickle(bytes), zip);
 }
 

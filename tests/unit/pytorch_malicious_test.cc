@@ -3,6 +3,7 @@
 // and with single wrong bytes. What malicious.json says about each file was written by hand.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -167,6 +168,33 @@ TEST_CASE("references that make a gigantic tree cost no gigantic memory") {
   std::vector<std::string> tensors;
   for (int i = 0; i < 2000; ++i) tensors.push_back(i == 0 ? one + memo(0, "r") : memo(0, "j"));
   fails(dict({text(std::string(1 << 16, 'n')), list(tensors)}), "more bytes of names");
+  // One long text that stands for many keys, arrays or names.
+  const std::string stored = text(std::string(1 << 20, 'a')) + memo(0, "r") + "0";
+  std::string pairs, arrays;
+  for (int i = 0; i < 3000; ++i) pairs += memo(0, "j") + "N";
+  fails(stored + "}(" + pairs + "u", "reached by too many paths");
+  const std::string escaped = "V" + std::string(1 << 20, 'a') + "\n" + memo(0, "r") + "0";
+  const std::string array =
+      call(global("numpy._core.numeric", "_frombuffer"),
+           {call(global("_codecs", "encode"), {memo(0, "j"), text("latin1")}),
+            call(global("numpy", "dtype"), {text("u1")}), numbers({1 << 20}), text("C")});
+  for (int i = 0; i < 200; ++i) arrays += array;
+  test::write_file(path, legacy_file(escaped + "](" + arrays + "e", {}));
+  reset_allocations();
+  CHECK(open_source(path)->tensors().size() == 200);
+  CHECK(g_sum < 16 << 20);
+  fails(global(std::string(4096, 'm'), "n"), "has a name of 4097 bytes, expected at most 4096");
+  fails(storage_id(std::string(4097, 'k'), "FloatStorage", 1), "a key of 4097 bytes, at most 4096");
+  // 2^40 elements over 64 kB.
+  test::write_file(path, legacy_file(tensor(storage_id("k", "FloatStorage", 1 << 16), 0,
+                                            {1 << 24, 1 << 16, 1}, {0, 1, 1}),
+                                     {{"k", 1 << 16, std::string(4 << 16, 'a')}}));
+  CHECK_THROWS_WITH_AS(open_source(path), doctest::Contains("more than 2^36 elements"), Error);
+  // The flag of an interrupt.
+  const std::atomic<bool> stop = true;
+  OpenOptions options;
+  options.stop = &stop;
+  CHECK_THROWS_WITH_AS(open_source(path, options), "interrupted", Error);
 }
 
 TEST_CASE("a PyTorch file cut at any byte is refused with exit code 3") {

@@ -81,3 +81,39 @@ TEST_CASE("archives: the byte order, storages that are absent or too short") {
                                          "member has only 7 bytes (tensor \"w\")"),
                        Error);
 }
+
+TEST_CASE("negated views are listed and refused, other metadata is harmless") {
+  const TempDir dir;
+  const std::string path = dir.file("neg.pt");
+  const auto view = [](const std::string& metadata) {
+    return call(global("torch._utils", "_rebuild_tensor_v2"),
+                {storage_id("0", "FloatStorage", 4), number(0), numbers({4}), numbers({1}), kFalse,
+                 hooks(), metadata});
+  };
+  const auto entries = [&](const std::string& last) {
+    return dict({text("neg"), view(dict({text("neg"), kTrue})), text("plain"),
+                 view(dict({text("neg"), kFalse, text("conj"), kFalse})), text("none"),
+                 view(last)});
+  };
+  test::write_file(path, legacy_file(entries(kNone), {{"0", 4, counting_floats(4)}}));
+  const auto source = open_source(path);
+  REQUIRE(source->tensors().size() == 3);
+  const TensorInfo& negated = source->tensors()[0];
+  CHECK(negated.dtype == DType::kOther);
+  CHECK(negated.dtype_text == "float32 (negated view)");
+  CHECK_FALSE(negated.known_dtype);
+  std::vector<float> out(4);
+  try {
+    source->read_raw(negated, 0, 1, 0, 4, out.data());
+    FAIL_CHECK("read");
+  } catch (const Error& error) {
+    CHECK(error.exit_code() == 4);
+    CHECK(std::string(error.what()).find("save x.resolve_neg()") != std::string::npos);
+  }
+  for (const std::size_t i : {1, 2}) {
+    source->read_f32(source->tensors()[i], 0, 1, 0, 4, out.data());
+    CHECK(out == std::vector<float>{0, 1, 2, 3});
+  }
+  test::write_file(path, legacy_file(entries(number(1)), {{"0", 4, counting_floats(4)}}));
+  CHECK_THROWS_WITH_AS(open_source(path), doctest::Contains("an integer for the metadata"), Error);
+}
