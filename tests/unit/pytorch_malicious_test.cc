@@ -172,7 +172,7 @@ TEST_CASE("references that make a gigantic tree cost no gigantic memory") {
   const std::string stored = text(std::string(1 << 20, 'a')) + memo(0, "r") + "0";
   std::string pairs, arrays;
   for (int i = 0; i < 3000; ++i) pairs += memo(0, "j") + "N";
-  fails(stored + "}(" + pairs + "u", "reached by too many paths");
+  fails(joined({stored, "](", one, "}(", pairs, "ue"}), "reached by too many paths");
   const std::string escaped = "V" + std::string(1 << 20, 'a') + "\n" + memo(0, "r") + "0";
   const std::string array =
       call(global("numpy._core.numeric", "_frombuffer"),
