@@ -57,11 +57,9 @@ std::string key_of(const TensorInfo& tensor, struct stat& status) {
   key.number(static_cast<std::uint64_t>(status.st_size));
   key.number(static_cast<std::uint64_t>(status.st_mtim.tv_sec));
   key.number(static_cast<std::uint64_t>(status.st_mtim.tv_nsec));
-  // A copy can have the times of another file, but not its inode and change time.
+  // What replaced the file may have been given its times.
   key.number(static_cast<std::uint64_t>(status.st_dev));
   key.number(static_cast<std::uint64_t>(status.st_ino));
-  key.number(static_cast<std::uint64_t>(status.st_ctim.tv_sec));
-  key.number(static_cast<std::uint64_t>(status.st_ctim.tv_nsec));
   key.text(tensor.name);
   key.text(shown_dtype(tensor));
   key.number(tensor.shape.size());

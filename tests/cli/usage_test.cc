@@ -173,7 +173,7 @@ TEST_CASE("info prints names, dtypes, shapes and bytes as the file's header has 
   CHECK(result.code == 0);
   CHECK(result.err == "");
   CHECK(result.out ==
-        "data/sample/use_lite_slice.safetensors (safetensors, 541344 bytes)\n"
+        "data/sample/use_lite_slice.safetensors (safetensors, 541344 bytes, 4 metadata entries)\n"
         "tensor                   dtype  shape    elements   bytes\n"
         "layers.1.attn_out.X      bf16   96x512      49152   98304\n"
         "layers.1.attn_out.W      bf16   256x512    131072  262144\n"
@@ -191,7 +191,7 @@ TEST_CASE("info chooses tensors and speaks JSON") {
   REQUIRE(out["results"].size() == 1);
   CHECK(out["results"][0] == json::parse(R"({"file": "data/sample/use_lite_slice.safetensors",
                         "tensor": "layers.1.attn_out.W", "dtype": "bf16", "shape": [256, 512],
-                        "elements": 131072, "bytes": 262144})"));
+                        "elements": 131072, "bytes": 262144, "layer": 1})"));
   CHECK(out["totals"]["bytes"] == 262144);
   CHECK(out["sources"][0]["container"] == "safetensors");
   CHECK(json::parse(run({"info", kSample + ":layers.1.mlp_down.X", "--json"}).out)["results"]
