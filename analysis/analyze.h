@@ -50,8 +50,8 @@ struct AnalyzeOptions {
   ResumeJournal* journal = nullptr;         // of run_settings() of these operands and options
 };
 
-// `files` are operands as expand_operand() takes them. Goes on after a bad file or tensor and records it in
-// Report::errors; throws Error(kUsage) for bad options only.
+// `files` are operands as expand_operand() takes them. Goes on after a bad file or tensor and
+// records it in Report::errors; throws Error(kUsage) for bad options only.
 Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options);
 
 // FILE, DIRECTORY or FILE:TENSOR -> {FILE, TENSOR}; the tensor is empty when `operand` names an

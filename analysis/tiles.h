@@ -2,6 +2,7 @@
 #pragma once
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -49,7 +50,9 @@ bool for_each_tile(std::int64_t tiles, int threads, const std::atomic<bool>* sto
   std::atomic<std::int64_t> failed{tiles};
   std::atomic<bool> stopped{false};
   std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  // Threads without a tile would only spin, for longer than a small tensor takes.
+  const int workers = static_cast<int>(std::clamp<std::int64_t>(tiles, 1, threads));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(workers)
   for (std::int64_t i = 0; i < tiles; ++i) {
     if (stop != nullptr && *stop) stopped = true;
     if (stopped || i > failed) continue;

@@ -104,10 +104,10 @@ struct OpenOptions {
   // Also read what symbolic links of a directory, or of the folder of an index, lead to outside.
   bool follow_links = false;
 };
-// Opens a file of one of the containers in SourceInfo::container, an index (*.safetensors.index.json
-// or *.bin.index.json) with its shards, a directory with the files of container_files(), or "-" and
-// pipes. A directory keeps only some of its files open at a time. Throws Error (kData, or
-// kUnsupported for a well-formed unknown thing).
+// Opens a file of one of the containers in SourceInfo::container, an index
+// (*.safetensors.index.json or *.bin.index.json) with its shards, a directory with the files of
+// container_files(), or "-" and pipes. A directory keeps only some of its files open at a time.
+// Throws Error (kData, or kUnsupported for a well-formed unknown thing).
 std::unique_ptr<TensorSource> open_source(const std::string& path, const OpenOptions& options = {});
 // The files that open_source() would read for `path`: those of a directory as find_containers()
 // (container_files.h) finds them, an index for its shards; `path` itself when it is no directory.
