@@ -1,6 +1,7 @@
 // inputs.cc: see inputs.h.
 #include "analysis/inputs.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -69,6 +70,18 @@ bool take_tensors(const InputFile& input, const TensorSource& source,
 
 }  // namespace
 
+void report_faults(const SourceInfo& info, const std::string& tensor,
+                   const std::function<bool(const std::string&)>& accepts,
+                   std::vector<ErrorRecord>& errors) {
+  for (const SourceFault& fault : info.faults) {
+    const auto is_wanted = [&](const std::string& name) {
+      return (tensor.empty() || name == tensor) && accepts(name);
+    };
+    if (std::none_of(fault.tensors.begin(), fault.tensors.end(), is_wanted)) continue;
+    errors.push_back({fault.file, tensor, fault.message, fault.exit_code});
+  }
+}
+
 InputFiles find_inputs(const std::vector<std::string>& operands, const OpenOptions& options) {
   InputFiles inputs;
   std::set<std::string> streams;
@@ -118,7 +131,9 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
   inputs.errors = found.errors;
   inputs.skipped = found.skipped;
   std::vector<bool> has_tensor(operands.size());
-  SourcePool pool(options);
+  OpenOptions in_parts = options;
+  in_parts.parts = true;
+  SourcePool pool(in_parts);
   for (const InputFile& input : found.files) {
     std::unique_ptr<TensorSource> source;
     try {
@@ -131,8 +146,11 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
                                input.file + ": not enough memory for its list of tensors", 4});
       continue;
     }
-    const SourceInfo info = source->info();
-    if (take_tensors(input, *source, accepts, patterns, inputs)) {
+    const SourceInfo& info = source->info();
+    const std::size_t errors = inputs.errors.size();
+    report_faults(info, input.tensor, accepts, inputs.errors);
+    const bool is_lost = !input.tensor.empty() && inputs.errors.size() > errors;
+    if (take_tensors(input, *source, accepts, patterns, inputs) || is_lost) {
       has_tensor[input.operand] = true;
     } else if (input.in_directory) {
       continue;

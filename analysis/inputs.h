@@ -34,6 +34,12 @@ void report_missing_tensors(const InputFiles& inputs, const std::vector<bool>& f
                             const std::vector<std::string>& operands,
                             std::vector<ErrorRecord>& errors);
 
+// Errors for the shards of an index that cannot be read and hold tensors that are asked for: those
+// of the name `tensor`, or all, that the filter accepts.
+void report_faults(const SourceInfo& info, const std::string& tensor,
+                   const std::function<bool(const std::string&)>& accepts,
+                   std::vector<ErrorRecord>& errors);
+
 struct InputTensors {
   struct Entry {
     const TensorSource* source;

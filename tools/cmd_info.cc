@@ -43,7 +43,9 @@ struct Listing {
 // One container, or one tensor of it. False when a file of a directory does not hold it.
 bool list_tensors(const InputFile& input, const InfoOptions& options, const Accepts& accepts,
                   const NamePatterns& patterns, Listing& out) {
-  const auto source = open_source(input.file, options.open);
+  OpenOptions in_parts = options.open;
+  in_parts.parts = true;
+  const auto source = open_source(input.file, in_parts);
   TextTable table;
   table.column("tensor", Align::kLeft);
   table.column("dtype", Align::kLeft);
@@ -80,6 +82,9 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
     if (options.verbose) cells.push_back(printable(name_fields_text(fields)));
     table.row(std::move(cells));
   }
+  const std::size_t errors = out.errors.size();
+  report_faults(source->info(), input.tensor, accepts, out.errors);
+  if (!found && out.errors.size() > errors) return true;
   if (!found && input.in_directory) return false;
   if (!found) {
     throw Error(ErrorKind::kData,

@@ -307,6 +307,7 @@ void check_outputs(const std::vector<VerifyCase>& cases, const Options& options)
         try {
           OpenOptions plain;
           plain.follow_links = options.open.follow_links;
+          plain.parts = true;
           for (std::string& shard : source_files(*open_source(part, plain))) {
             parts.push_back(std::move(shard));
           }

@@ -185,6 +185,102 @@ Contents read_shard(const std::string& path, const OpenOptions& options,
   return contents;
 }
 
+// The tensors of an index, of which each shard is read when it is first named.
+class IndexedSet {
+ public:
+  IndexedSet(const MappedFile& index, const OpenOptions& options, Contents& contents)
+      : index_(index),
+        options_(options),
+        contents_(contents),
+        folder_(fs::path(index.path()).parent_path()),
+        fence_(folder_.string()) {}
+
+  // With options.parts, a tensor that cannot be had counts among the faults of its shard.
+  void add(const std::string& tensor, const std::string& name) {
+    // "a" and "./a" are one shard.
+    const auto [found, is_new] = shards_.try_emplace(fs::path(name).lexically_normal().string());
+    Shard& shard = found->second;
+    std::vector<SourceFault>& faults = contents_.info.faults;
+    try {
+      if (is_new) load(shard, tensor, name);
+      if (shard.loaded) {
+        append(shard, tensor, name);
+        return;
+      }
+    } catch (const Error& error) {
+      if (!options_.parts || (options_.stop != nullptr && *options_.stop)) throw;
+      if (!shard.fault) {
+        shard.fault = faults.size();
+        faults.push_back({(folder_ / name).string(), error.what(), error.exit_code(), {}});
+      }
+    }
+    faults[*shard.fault].tensors.push_back(tensor);
+  }
+
+  void finish() {
+    for (SourceFault& fault : contents_.info.faults) {
+      const std::size_t count = fault.tensors.size();
+      fault.message += fmt::format("; {} tensor{} of the index {} left out", count,
+                                   count == 1 ? "" : "s", printable(index_.path()));
+    }
+    contents_.info.container = all_safetensors_ ? "safetensors index" : "pytorch index";
+  }
+
+ private:
+  struct Shard {
+    Contents contents;
+    std::unordered_map<std::string, std::size_t> positions;  // by name of tensor
+    std::size_t first_file = 0;                              // in contents.files of the set
+    bool loaded = false;
+    std::optional<std::size_t> fault;  // index into info.faults
+  };
+
+  void load(Shard& shard, const std::string& tensor, const std::string& name) {
+    const std::string path = (folder_ / name).string();
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+      fail(index_, fmt::format("tensor {} is said to be in {}, but there is no such file",
+                               in_quotes(tensor), printable(path)));
+    }
+    if (!options_.follow_links && !fence_.holds(path)) {
+      fail(index_, fmt::format("tensor {} is said to be in {}, which is a link out of the folder "
+                               "of the index (--follow-links reads it)",
+                               in_quotes(tensor), printable(path)));
+    }
+    shard.contents = read_shard(path, options_, open_);
+    shard.first_file = contents_.files.size();
+    for (std::size_t i = 0; i < shard.contents.tensors.size(); ++i) {
+      shard.positions.emplace(shard.contents.tensors[i].name, i);
+    }
+    contents_.files.insert(contents_.files.end(), shard.contents.files.begin(),
+                           shard.contents.files.end());
+    contents_.info.bytes += shard.contents.info.bytes;
+    all_safetensors_ &= shard.contents.info.container == "safetensors";
+    shard.loaded = true;
+  }
+
+  void append(const Shard& shard, const std::string& tensor, const std::string& name) {
+    const auto at = shard.positions.find(tensor);
+    if (at == shard.positions.end()) {
+      fail(index_, fmt::format("tensor {} is said to be in {}, but that file does not hold it",
+                               in_quotes(tensor), in_quotes(name)));
+    }
+    Storage storage = shard.contents.storage[at->second];
+    storage.file += shard.first_file;
+    contents_.tensors.push_back(shard.contents.tensors[at->second]);
+    contents_.storage.push_back(storage);
+  }
+
+  const MappedFile& index_;
+  const OpenOptions& options_;
+  Contents& contents_;
+  const fs::path folder_;
+  const Fence fence_;
+  const std::shared_ptr<OpenShards> open_ = std::make_shared<OpenShards>();
+  std::unordered_map<std::string, Shard> shards_;
+  bool all_safetensors_ = true;
+};
+
 }  // namespace
 
 std::vector<std::string> index_shards(const MappedFile& index) {
@@ -197,55 +293,9 @@ std::vector<std::string> index_shards(const MappedFile& index) {
 }
 
 void append_index(const MappedFile& index, const OpenOptions& options, Contents& contents) {
-  const auto weight_map = weight_map_of(index);
-  struct Loaded {
-    Contents contents;
-    std::unordered_map<std::string, std::size_t> positions;  // by name of tensor
-    std::size_t first_file = 0;                              // in contents.files of the set
-  };
-  std::unordered_map<std::string, Loaded> loaded;  // by name of the shard
-  const auto open = std::make_shared<OpenShards>();
-  const fs::path folder = fs::path(index.path()).parent_path();
-  const Fence fence(folder.string());
-  bool all_safetensors = true;
-  for (const auto& [tensor, name] : weight_map) {
-    // "a" and "./a" are one shard.
-    const std::string shard_name = fs::path(name).lexically_normal().string();
-    auto found = loaded.find(shard_name);
-    if (found == loaded.end()) {
-      const std::string path = (folder / name).string();
-      std::error_code ignored;
-      if (!fs::exists(path, ignored)) {
-        fail(index, fmt::format("tensor {} is said to be in {}, but there is no such file",
-                                in_quotes(tensor), printable(path)));
-      }
-      if (!options.follow_links && !fence.holds(path)) {
-        fail(index, fmt::format("tensor {} is said to be in {}, which is a link out of the folder "
-                                "of the index (--follow-links reads it)",
-                                in_quotes(tensor), printable(path)));
-      }
-      Loaded shard{read_shard(path, options, open), {}, contents.files.size()};
-      for (std::size_t i = 0; i < shard.contents.tensors.size(); ++i) {
-        shard.positions.emplace(shard.contents.tensors[i].name, i);
-      }
-      contents.files.insert(contents.files.end(), shard.contents.files.begin(),
-                            shard.contents.files.end());
-      contents.info.bytes += shard.contents.info.bytes;
-      all_safetensors &= shard.contents.info.container == "safetensors";
-      found = loaded.emplace(shard_name, std::move(shard)).first;
-    }
-    const Loaded& shard = found->second;
-    const auto at = shard.positions.find(tensor);
-    if (at == shard.positions.end()) {
-      fail(index, fmt::format("tensor {} is said to be in {}, but that file does not hold it",
-                              in_quotes(tensor), in_quotes(name)));
-    }
-    Storage storage = shard.contents.storage[at->second];
-    storage.file += shard.first_file;
-    contents.tensors.push_back(shard.contents.tensors[at->second]);
-    contents.storage.push_back(storage);
-  }
-  contents.info.container = all_safetensors ? "safetensors index" : "pytorch index";
+  IndexedSet set(index, options, contents);
+  for (const auto& [tensor, shard] : weight_map_of(index)) set.add(tensor, shard);
+  set.finish();
 }
 
 }  // namespace fp4scope

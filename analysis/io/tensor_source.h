@@ -45,6 +45,14 @@ struct TensorInfo {
   std::int64_t cols() const;        // last dimension, 1 for 0-d
 };
 
+// A shard that an index names and that cannot be read, or lacks tensors that it should hold.
+struct SourceFault {
+  std::string file;
+  std::string message;
+  int exit_code = 0;
+  std::vector<std::string> tensors;  // the names that are left out with it
+};
+
 // What a safetensors file or another container says about itself, for provenance.
 struct SourceInfo {
   std::string path;  // as given by the user
@@ -52,6 +60,7 @@ struct SourceInfo {
   // "gguf", "hdf5", "raw", "directory" (several files)
   std::string container;
   std::int64_t bytes = 0;
+  std::vector<SourceFault> faults = {};  // only with OpenOptions::parts
 };
 
 // For messages: the container's spelling, or the name of a dtype that a hint gave.
@@ -103,6 +112,9 @@ struct OpenOptions {
   const std::atomic<bool>* stop = nullptr;
   // Also read what symbolic links of a directory, or of the folder of an index, lead to outside.
   bool follow_links = false;
+  // An index with missing or broken shards gives the tensors of the others, and says in
+  // SourceInfo::faults what is left out; without this it is an error.
+  bool parts = false;
 };
 // Opens a file of one of the containers in SourceInfo::container, an index
 // (*.safetensors.index.json or *.bin.index.json) with its shards, a directory with the files of

@@ -141,6 +141,43 @@ TEST_CASE("an index that cannot be used, and two of them, do not hide the rest o
   CHECK(contains(inputs.errors[2].message, "expected a shard in safetensors or PyTorch's format"));
 }
 
+TEST_CASE("missing and broken shards of an index are said, the tensors of the others are read") {
+  const TempDir dir;
+  const std::string index = dir.file("model.safetensors.index.json");
+  test::write_file(index,
+                   R"({"weight_map":{"gone.0":"1.safetensors","a":"2.safetensors",)"
+                   R"("gone.1":"1.safetensors","bad":"3.safetensors","lost":"2.safetensors"}})");
+  write(dir, "2.safetensors", safetensors("a", 2));
+  write(dir, "3.safetensors", safetensors("bad", 3).substr(0, 60));
+  for (const std::string& operand : {index, dir.path().string()}) {
+    const InputTensors inputs = open_inputs({operand}, {}, accept_all);
+    REQUIRE(inputs.tensors.size() == 1);
+    float value = 0;
+    inputs.tensors[0].source->read_f32(*inputs.tensors[0].tensor, 0, 1, 0, 1, &value);
+    CHECK(value == 2);
+    REQUIRE(inputs.errors.size() == 3);
+    CHECK(inputs.errors[0].file == dir.file("1.safetensors"));
+    CHECK(inputs.errors[0].message ==
+          index + ": tensor \"gone.0\" is said to be in " + dir.file("1.safetensors") +
+              ", but there is no such file; 2 tensors of the index " + index + " left out");
+    CHECK(contains(inputs.errors[1].message, dir.file("3.safetensors")));
+    CHECK(contains(inputs.errors[1].message, "; 1 tensor of the index " + index + " left out"));
+    CHECK(contains(inputs.errors[2].message, "that file does not hold it; 1 tensor of"));
+    for (const ErrorRecord& error : inputs.errors) CHECK(error.exit_code == 3);
+  }
+  // Only what is asked for counts.
+  CHECK(open_inputs({index + ":a"}, {}, accept_all).errors.empty());
+  for (const std::string& operand : {index, dir.path().string()}) {
+    const InputTensors lost = open_inputs({operand + ":gone.1"}, {}, accept_all);
+    REQUIRE(lost.errors.size() == 1);
+    CHECK(contains(lost.errors[0].message, "no such file"));
+  }
+  CHECK(
+      open_inputs({index}, {}, [](const std::string& name) { return name == "a"; }).errors.empty());
+  // Who needs all of them gets none.
+  CHECK(contains(error_of([&] { (void)open_source(index); }).what(), "but there is no such file"));
+}
+
 TEST_CASE("a PyTorch index reads its shards") {
   const TempDir dir;
   // A shard by content: what is named .bin may hold safetensors.
