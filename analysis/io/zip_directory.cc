@@ -25,6 +25,7 @@ constexpr std::int64_t kLocatorBytes = 20;        // of the ZIP64 locator
 constexpr std::int64_t kEnd64Bytes = 56;          // of the ZIP64 end record
 constexpr std::int64_t kLocalBytes = 30;          // of a local header without name and extra field
 constexpr std::int64_t kDirectoryBytes = 46;      // of the shortest entry of the directory
+constexpr unsigned kAes = 99;                     // stands for a compression method
 constexpr std::int64_t kDeflateMostRatio = 1100;  // deflate reaches 1032
 
 [[noreturn]] void refuse(const MappedFile& file, const std::string& what,
@@ -115,6 +116,52 @@ EndRecord read_end_record(const MappedFile& file) {
   return record;
 }
 
+// A compression method with the name that APPNOTE.TXT 4.4.5 gives it.
+std::string method_text(unsigned method) {
+  static constexpr std::pair<unsigned, const char*> kNames[] = {
+      {1, "shrink"}, {6, "implode"},   {9, "deflate64"},  {10, "IBM TERSE"}, {12, "bzip2"},
+      {14, "LZMA"},  {19, "IBM LZ77"}, {20, "Zstandard"}, {93, "Zstandard"}, {94, "MP3"},
+      {95, "xz"},    {96, "JPEG"},     {97, "WavPack"},   {98, "PPMd"}};
+  const auto* const found = std::find_if(std::begin(kNames), std::end(kNames),
+                                         [&](const auto& entry) { return entry.first == method; });
+  if (found == std::end(kNames)) return std::to_string(method);
+  return fmt::format("{} ({})", method, found->second);
+}
+
+[[noreturn]] void refuse_encryption(const MappedFile& file, std::string_view name, bool aes) {
+  throw Error(
+      ErrorKind::kUnsupported,
+      fmt::format("{}: member {} of the zip archive is encrypted{}, which this program does "
+                  "not read; unpack it first",
+                  printable(file.path()), in_quotes(name),
+                  aes ? fmt::format(" (AES, method {})", kAes) : ""));
+}
+[[noreturn]] void refuse_method(const MappedFile& file, std::string_view name, unsigned method) {
+  throw Error(
+      ErrorKind::kUnsupported,
+      fmt::format("{}: member {} of the zip archive has the compression method {}, expected "
+                  "0 (stored) or 8 (deflate)",
+                  printable(file.path()), in_quotes(name), method_text(method)));
+}
+
+// libzip calls some archives inconsistent that only hold what it does not know.
+void refuse_unknown_members(const MappedFile& file, const EndRecord& end) {
+  std::int64_t at = end.directory;
+  for (std::uint64_t i = 0; i < end.members; ++i) {
+    if (at > file.size() - kDirectoryBytes || !has_magic(file, at, "PK\x01\x02")) return;
+    const auto name_bytes = static_cast<std::int64_t>(number(file, at + 28, 2));
+    if (name_bytes > file.size() - at - kDirectoryBytes) return;
+    const std::string_view name = file.text(at + kDirectoryBytes, name_bytes);
+    const auto method = static_cast<unsigned>(number(file, at + 10, 2));
+    if (method == kAes || (number(file, at + 8, 2) & 1) != 0) {
+      refuse_encryption(file, name, method == kAes);
+    }
+    if (method != 0 && method != 8) refuse_method(file, name, method);
+    at += kDirectoryBytes + name_bytes + static_cast<std::int64_t>(number(file, at + 30, 2)) +
+          static_cast<std::int64_t>(number(file, at + 32, 2));
+  }
+}
+
 // What libzip reads from: the mapping, without a second open of the path.
 struct Reader {
   explicit Reader(const MappedFile& mapped) : file(mapped) { zip_error_init(&error); }
@@ -183,7 +230,7 @@ struct CloseFile {
 
 using Archive = std::unique_ptr<zip_t, Discard>;
 
-Archive open_archive(Reader& reader) {
+Archive open_archive(Reader& reader, const EndRecord& end) {
   zip_error_t error;
   zip_error_init(&error);
   const auto fail = [&]() {
@@ -193,6 +240,7 @@ Archive open_archive(Reader& reader) {
         code == ZIP_ER_NOENT ? "a ZIP64 field is missing" : zip_error_strerror(&error);
     zip_error_fini(&error);
     if (code == ZIP_ER_MEMORY) throw std::bad_alloc();
+    refuse_unknown_members(reader.file, end);
     refuse(reader.file, fmt::format("has a malformed directory: {}", text),
            code == ZIP_ER_MULTIDISK ? ErrorKind::kUnsupported : ErrorKind::kData);
   };
@@ -262,17 +310,16 @@ class DirectoryReader {
     member.name = name;
     constexpr zip_uint64_t kNeeded =
         ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_CRC;
-    if ((status.valid & kNeeded) != kNeeded) refuse_member(member.name, "has no size");
+    // Before what it lacks: such a member may have no CRC-32.
     if ((status.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 &&
         status.encryption_method != ZIP_EM_NONE) {
-      refuse_member(member.name, "is encrypted, which this program does not read",
-                    ErrorKind::kUnsupported);
+      refuse_encryption(file_, member.name,
+                        status.encryption_method != ZIP_EM_TRAD_PKWARE &&
+                            status.encryption_method != ZIP_EM_UNKNOWN);
     }
+    if ((status.valid & kNeeded) != kNeeded) refuse_member(member.name, "has no size");
     if (status.comp_method != ZIP_CM_STORE && status.comp_method != ZIP_CM_DEFLATE) {
-      refuse_member(member.name,
-                    fmt::format("has the compression method {}, expected 0 (stored) or 8 (deflate)",
-                                status.comp_method),
-                    ErrorKind::kUnsupported);
+      refuse_method(file_, member.name, status.comp_method);
     }
     zip_uint8_t system = 0;
     zip_uint32_t attributes = 0;
@@ -310,7 +357,13 @@ class DirectoryReader {
     const std::unique_ptr<zip_file_t, CloseFile> opened(
         zip_fopen_index(archive_, index, ZIP_FL_UNCHANGED | ZIP_FL_COMPRESSED));
     if (opened == nullptr) {
-      refuse_member(member.name, fmt::format("cannot be opened: {}", zip_strerror(archive_)));
+      const int code = zip_error_code_zip(zip_get_error(archive_));
+      if (code == ZIP_ER_MEMORY) throw std::bad_alloc();
+      const bool behind =
+          code == ZIP_ER_INVAL || code == ZIP_ER_SEEK || code == ZIP_ER_READ || code == ZIP_ER_EOF;
+      refuse_member(member.name, behind ? "has its local header behind the end of the archive"
+                                        : fmt::format("cannot be found in it: {}",
+                                                      zip_error_strerror(zip_get_error(archive_))));
     }
     // libzip does not look for what has no bytes, and nothing will be read there.
     if (member.packed == 0) return 0;
@@ -394,7 +447,7 @@ std::vector<ZipMember> read_zip_directory(const MappedFile& file) {
   const EndRecord end = read_end_record(file);
   if (end.empty) return {};
   Reader reader(file);
-  const Archive archive = open_archive(reader);
+  const Archive archive = open_archive(reader, end);
   return DirectoryReader(file, archive.get(), reader, end).read();
 }
 
