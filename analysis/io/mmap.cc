@@ -89,6 +89,8 @@ void MappedFile::map() {
   if (!S_ISREG(status.st_mode)) fail("it is a pipe, socket or device, expected a regular file");
   if (status.st_size == 0) fail("the file is empty");
   size_ = status.st_size;
+  seconds_ = status.st_mtim.tv_sec;
+  nanoseconds_ = status.st_mtim.tv_nsec;
   void* map = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_PRIVATE, fd_, 0);
   if (map == MAP_FAILED) fail("cannot map the file: " + system_message(errno));
   data_ = static_cast<const unsigned char*>(map);
@@ -126,6 +128,13 @@ void MappedFile::check() const {
     throw Error(ErrorKind::kData,
                 fmt::format("{} was cut from {} to {} bytes while it was being read",
                             printable(path_), size_, status.st_size));
+  }
+  // Not the time of status changes: a file that is renamed or deleted can be read to its end.
+  if (status.st_size != size_ || status.st_mtim.tv_sec != seconds_ ||
+      status.st_mtim.tv_nsec != nanoseconds_) {
+    throw Error(ErrorKind::kData, fmt::format("{} was changed while it was being read; run again "
+                                              "when nobody writes to it",
+                                              printable(path_)));
   }
 }
 

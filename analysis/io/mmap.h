@@ -24,9 +24,11 @@ class MappedFile {
   const unsigned char* data() const { return data_; }
   std::string_view text(std::int64_t offset, std::int64_t bytes) const;
 
-  // Throws Error(kData) when the file is now shorter than when it was opened, or when a page could
-  // not be read since. To be called before a read and, as the access itself shows what the disk can
-  // still deliver, after it.
+  // Throws Error(kData) when the size of the file or the time of its last change is no longer what
+  // it was when it was opened, or when a page could not be read since. To be called before a read
+  // and, as the access itself shows what the disk can still deliver, after it. Times are as exact
+  // as the file system keeps them, some milliseconds on Linux; writes through another mapping
+  // become known when the system sets the time.
   void check() const;
   // Counts bytes of pages that were touched; after every 128 MiB the resident pages are dropped
   // (they stay in the page cache). Thread-safe.
@@ -40,6 +42,7 @@ class MappedFile {
   std::string path_;
   int fd_ = -1;
   std::int64_t size_ = 0;
+  std::int64_t seconds_ = 0, nanoseconds_ = 0;  // time of the last change of the content
   const unsigned char* data_ = nullptr;
   mutable std::atomic<std::int64_t> touched_{0};
   mutable std::atomic<bool> unreadable_{false};

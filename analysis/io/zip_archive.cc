@@ -156,6 +156,7 @@ std::shared_ptr<const MappedFile> ZipArchive::Impl::unpacked(std::size_t member)
   ScratchFile scratch(scratch_folder, name);
   inflate_member(*file, entry, entry.size, stop,
                  [&](const void* data, std::size_t bytes) { scratch.write(data, bytes); });
+  file->check();
   std::shared_ptr<const MappedFile> bytes = scratch.finish(name);
   const std::lock_guard list_lock(list_);
   if (recent_.size() == kUnpackedMembers) recent_.erase(recent_.begin());
