@@ -11,6 +11,7 @@
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
 #include "analysis/io/message.h"
+#include "analysis/io/near_names.h"
 #include "analysis/text_table.h"
 #include "analysis/tiles.h"
 #include "formats/amax.h"
@@ -256,8 +257,9 @@ std::size_t find_tensor(const TensorSource& source, const Operand& operand) {
     found = i;
   }
   if (found) return *found;
-  refuse(ErrorKind::kData,
-         fmt::format("{} holds no tensor {}", printable(operand.file), in_quotes(operand.tensor)));
+  refuse(ErrorKind::kData, fmt::format("{} holds no tensor {}; it has {} tensors{}",
+                                       printable(operand.file), in_quotes(operand.tensor),
+                                       tensors.size(), near_names(tensors, operand.tensor)));
 }
 
 void require_block(const Recipe& recipe, const TensorInfo& tensor, const BlockPlace& place,

@@ -9,6 +9,7 @@
 #include "analysis/analyze.h"
 #include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
+#include "analysis/io/near_names.h"
 #include "analysis/io/scratch.h"
 #include "sim/error.h"
 
@@ -157,7 +158,8 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
     } else {
       inputs.errors.push_back({input.file, input.tensor,
                                input.file + ": no tensor is named '" + input.tensor + "'; found " +
-                                   std::to_string(source->tensors().size()) + " tensors",
+                                   std::to_string(source->tensors().size()) + " tensors" +
+                                   near_names(source->tensors(), input.tensor),
                                kDataCode});
     }
     inputs.sources.push_back({info.path, info.container, info.bytes});

@@ -3,6 +3,7 @@
 
 #include "analysis/inputs.h"
 #include "analysis/io/message.h"
+#include "analysis/io/near_names.h"
 #include "analysis/text_table.h"
 #include "common.h"
 
@@ -87,8 +88,9 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
   if (!found && out.errors.size() > errors) return true;
   if (!found && input.in_directory) return false;
   if (!found) {
-    throw Error(ErrorKind::kData,
-                fmt::format("{}: there is no tensor '{}' in this file", input.file, input.tensor));
+    throw Error(ErrorKind::kData, fmt::format("{}: no tensor is named '{}'; found {} tensors{}",
+                                              input.file, input.tensor, source->tensors().size(),
+                                              near_names(source->tensors(), input.tensor)));
   }
   const SourceInfo& info = source->info();
   out.sources.push_back({info.path, info.container, info.bytes});

@@ -7,6 +7,7 @@
 
 #include "analysis/analyze.h"
 #include "analysis/io/message.h"
+#include "analysis/io/near_names.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -61,10 +62,11 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
   }
   const auto found = opened.by_name.find(parts.tensor);
   if (found == opened.by_name.end()) {
-    throw Error(ErrorKind::kData,
-                fmt::format("{} {}: {} holds no tensor {}; it has {} tensors", option,
-                            printable(operand), printable(parts.file), in_quotes(parts.tensor),
-                            opened.source->tensors().size()));
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{} {}: {} holds no tensor {}; it has {} tensors{}", option, printable(operand),
+                    printable(parts.file), in_quotes(parts.tensor), opened.source->tensors().size(),
+                    near_names(opened.source->tensors(), parts.tensor)));
   }
   if (const auto again = opened.again.find(parts.tensor); again != opened.again.end()) {
     throw Error(

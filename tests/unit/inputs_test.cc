@@ -348,6 +348,32 @@ TEST_CASE("operands: colons in names, patterns, standard input") {
   CHECK(inputs.errors.size() == 2);  // no file y*; x10.npy has no tensor x2
 }
 
+TEST_CASE("a name that no tensor has gives the count and up to three names near it") {
+  const TempDir dir;
+  std::string header;
+  for (const char* name : {"model.layers.0.w", "model.layers.1.w", "bias", "other", "x.0.w"}) {
+    header += (header.empty() ? "\"" : ",\"") + std::string(name) +
+              R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  const std::string file = dir.file("m.safetensors");
+  test::write_file(file, test::safetensors_bytes("{" + header + "}", ""));
+  const auto message = [&](const std::string& name) {
+    const InputTensors inputs = open_inputs({file + ":" + name}, {}, accept_all);
+    REQUIRE(inputs.errors.size() == 1);
+    return inputs.errors[0].message;
+  };
+  const auto start = [&](const std::string& name) {
+    return file + ": no tensor is named '" + name + "'; found 5 tensors";
+  };
+  // The ends come first, then what is few edits away.
+  CHECK(message("0.w") == start("0.w") + R"(; near it: "model.layers.0.w", "x.0.w")");
+  CHECK(message("model.layer.0.w") ==
+        start("model.layer.0.w") + R"(; near it: "model.layers.0.w", "model.layers.1.w")");
+  CHECK(message("bais") == start("bais"));
+  CHECK(message("bia") == start("bia") + R"(; near it: "bias")");
+  CHECK(message("nothing.like.it") == start("nothing.like.it"));
+}
+
 TEST_CASE("DIRECTORY:TENSOR is that tensor of every file that holds it") {
   const TempDir dir;
   write(dir, "rank_0/iter_2.safetensors", safetensors("w", 1));
