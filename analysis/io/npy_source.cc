@@ -290,6 +290,16 @@ void refuse_other(const std::string& file, const std::string& text,
                        "expected numbers",
                        in_quotes(text)));
   }
+  const auto is_kind = [&](std::string_view kinds) {
+    return descr && kinds.find(descr->kind) != std::string_view::npos;
+  };
+  const auto refuse_as = [&](const char* what) {
+    refuse(file,
+           fmt::format("npy dtype {} stands for {}, expected real numbers", in_quotes(text), what));
+  };
+  if (is_kind("c")) refuse_as("complex numbers");
+  if (is_kind("USa")) refuse_as("text");
+  if (is_kind("Mm")) refuse_as("points or spans of time");
   refuse(file, fmt::format("unknown npy dtype {}, expected f2, f4, f8, an integer type, or V2, V1, "
                            "f1 with a dtype given",
                            in_quotes(text)));

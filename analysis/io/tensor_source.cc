@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <unordered_set>
 
 #include "analysis/io/composite_source.h"
@@ -31,6 +32,55 @@ bool starts_with_hdf5(const MappedFile& file) {
     if (file.text(at, std::ssize(kSignature)) == kSignature) return true;
   }
   return false;
+}
+
+[[noreturn]] void refuse_kind(const MappedFile& file, const std::string& what) {
+  throw Error(ErrorKind::kUnsupported, fmt::format("{} is {}", printable(file.path()), what));
+}
+
+// PyTorch before its own format: a tar archive of these members.
+void refuse_tar(const MappedFile& file) {
+  constexpr std::int64_t kMagic = 257, kBlock = 512;
+  if (file.size() < kBlock || file.text(kMagic, 5) != "ustar") return;
+  const std::string_view name(reinterpret_cast<const char*>(file.data()),
+                              ::strnlen(reinterpret_cast<const char*>(file.data()), 100));
+  static constexpr std::array<std::string_view, 4> kMembers = {"sys_info", "pickle", "storages",
+                                                               "tensors"};
+  if (std::find(kMembers.begin(), kMembers.end(), name) != kMembers.end()) {
+    refuse_kind(file,
+                "an old tar-format torch file, which this program does not read; load it with "
+                "PyTorch and save it again");
+  }
+  refuse_kind(file, "a tar archive; unpack it first");
+}
+
+// Pickles of protocols 0 and 1 have no number; these are their beginnings for dicts, lists and
+// objects, and for the number that old PyTorch files begin with.
+void refuse_text_pickle(const MappedFile& file, std::string_view start) {
+  static constexpr std::array<std::string_view, 6> kStarts = {
+      "(dp", "(lp", "}q", "]q", "(d.", "L119547037146038801333356L\n."};
+  const bool is_known = std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view known) {
+    return start.starts_with(known);
+  });
+  // GLOBAL: a module and a name, a line each.
+  const auto is_name = [](std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '.';
+    });
+  };
+  const std::size_t module_end = start.find('\n');
+  const std::size_t name_end =
+      module_end == std::string_view::npos ? module_end : start.find('\n', module_end + 1);
+  const bool is_global = start.starts_with('c') && name_end != std::string_view::npos &&
+                         is_name(start.substr(1, module_end - 1)) &&
+                         is_name(start.substr(module_end + 1, name_end - module_end - 1)) &&
+                         file.text(file.size() - 1, 1) == ".";
+  if (!is_known && !is_global) return;
+  refuse_kind(
+      file,
+      "a protocol 0 pickle (or 1), expected protocol 2 or later: save it again with a later "
+      "one, or as npy or safetensors");
 }
 
 Kind kind_of(const MappedFile& file) {
@@ -61,6 +111,8 @@ Kind kind_of(const MappedFile& file) {
                                               "(truncated?)",
                                               printable(file.path()), file.size()));
   }
+  refuse_tar(file);
+  refuse_text_pickle(file, start);
   throw Error(ErrorKind::kData,
               fmt::format("{} is no container that this program knows (safetensors, npy, npz, "
                           "PyTorch, GGUF, HDF5): it starts with {}",
@@ -187,6 +239,14 @@ std::string dtype_label(const TensorInfo& tensor) {
   const bool hinted = tensor.dtype != DType::kOther && !tensor.decoded &&
                       tensor.dtype_text.find_first_of("VS") != std::string::npos;
   if (hinted) return std::string(dtype_name(tensor.dtype));
+  // What npy writes for numbers that numpy itself does not have.
+  const bool has_size_only =
+      tensor.dtype == DType::kOther && (tensor.dtype_text == "|V1" || tensor.dtype_text == "|V2");
+  if (has_size_only) {
+    return tensor.dtype_text + (tensor.dtype_text == "|V2"
+                                    ? ", which only says its size (--dtype bf16?)"
+                                    : ", which only says its size (--dtype e4m3, e5m2 or e8m0?)");
+  }
   return printable(tensor.dtype_text) +
          (tensor.dtype_text.ends_with(kNegatedView) ? ": save x.resolve_neg() instead" : "");
 }

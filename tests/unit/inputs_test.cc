@@ -16,6 +16,7 @@
 #include "sim/error.h"
 #include "tests/support/container_bytes.h"
 #include "tests/support/paths.h"
+#include "tests/support/zip_bytes.h"
 
 namespace fp4scope {
 namespace {
@@ -372,6 +373,26 @@ TEST_CASE("a name that no tensor has gives the count and up to three names near 
   CHECK(message("bais") == start("bais"));
   CHECK(message("bia") == start("bia") + R"(; near it: "bias")");
   CHECK(message("nothing.like.it") == start("nothing.like.it"));
+}
+
+TEST_CASE("arrays that only say their size get a hint at --dtype, also from npz") {
+  const TempDir dir;
+  const auto array = [](const std::string& descr, const std::string& bytes) {
+    return test::npy_bytes(
+        1, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (1,), }\n", bytes);
+  };
+  write(dir, "a.npz",
+        test::zip_bytes({test::stored_part("two.npy", array("|V2", "ab")),
+                         test::stored_part("one.npy", array("|V1", "a")),
+                         test::stored_part("complex.npy", array(">c8", "abcdefgh"))}));
+  const InputTensors inputs = open_inputs({dir.file("a.npz")}, {}, accept_all);
+  REQUIRE(inputs.skipped.size() == 3);
+  CHECK(inputs.skipped[0].message.ends_with(
+      "found dtype |V2, which only says its size (--dtype bf16?)"));
+  CHECK(inputs.skipped[1].message.ends_with(
+      "found dtype |V1, which only says its size (--dtype e4m3, e5m2 or e8m0?)"));
+  CHECK(inputs.skipped[2].message.ends_with("found dtype >c8"));
+  CHECK(open_inputs({dir.file("a.npz")}, OpenOptions{"bf16"}, accept_all).tensors.size() == 1);
 }
 
 TEST_CASE("DIRECTORY:TENSOR is that tensor of every file that holds it") {

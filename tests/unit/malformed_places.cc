@@ -20,6 +20,16 @@ MalformedCase toml_case(const char* name, const std::string& text) {
             (void)load_format_file(dir.file("FILE"));
           }};
 }
+// The first block of a tar archive (POSIX.1-1988): the name of a member, and the magic at byte 257.
+std::string tar_start(const std::string& name) {
+  std::string block(1024, '\0');
+  block.replace(0, name.size(), name);
+  block.replace(257, 8,
+                std::string("ustar\0"
+                            "00",
+                            8));
+  return block;
+}
 MalformedCase recipe_case(const std::string& text) {
   return {"recipe: " + (text.empty() ? "no text" : text),
           [text](const TempDir&) { (void)parse_recipe(text); }};
@@ -63,6 +73,13 @@ MalformedCases malformed_places() {
       file_case("place: a file of three bytes", "abc"),
       file_case("place: a text file", "layer,mse\n0,0.125\n"),
       file_case("place: a picture", "\x89PNG\r\n\x1a\n0123456789"),
+      file_case("place: a tar-format torch file", tar_start("sys_info")),
+      file_case("place: a tar archive", tar_start("x.safetensors")),
+      file_case("place: a pickle of protocol 0", "(dp0\nVw\np1\nL1L\ns."),
+      file_case("place: an array in a pickle of protocol 0",
+                "cnumpy.core.multiarray\n_reconstruct\np0\n(."),
+      file_case("place: a torch file with pickles of protocol 0",
+                "L119547037146038801333356L\n.I1001\n."),
       file_case("place: a file of zeros", std::string(64, '\0')),
   };
 }
