@@ -80,6 +80,11 @@ const ChunkReader::Bytes* ChunkReader::chunk(hid_t dataset, const std::vector<hs
     failure = "the chunk at [" + place + "] is damaged: " + failure;
     return nullptr;
   }
+  std::int64_t inside = element_bytes_;
+  for (std::size_t d = 0; d < shape_.size(); ++d) {
+    inside *= std::min(chunk_[d], shape_[d] - static_cast<std::int64_t>(origin[d]));
+  }
+  unpacked_bytes_ += inside;
   cache_.push_front({index, std::move(bytes)});
   by_index_[index] = cache_.begin();
   return &cache_.front().bytes;

@@ -28,6 +28,9 @@ class ChunkReader {
   // Copies `block` into `out`, row-major. Chunks that were never written are read by the library,
   // which knows the fill value. An empty string, or the reason why not.
   std::string read(hid_t dataset, hid_t memory_type, const Hdf5Block& block, unsigned char* out);
+  // Of all chunks so far that were taken out of the file, also again, without what lies outside of
+  // the dataset.
+  std::int64_t unpacked_bytes() const { return unpacked_bytes_; }
 
  private:
   using Bytes = std::vector<unsigned char>;
@@ -44,6 +47,7 @@ class ChunkReader {
   std::vector<Hdf5Filter> filters_;
   bool plain_edges_;
   std::int64_t element_bytes_, chunk_bytes_, cache_bytes_;
+  std::int64_t unpacked_bytes_ = 0;
   std::list<Entry> cache_;  // the last used first
   std::unordered_map<std::int64_t, std::list<Entry>::iterator> by_index_;
 };

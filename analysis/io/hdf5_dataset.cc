@@ -19,16 +19,17 @@ constexpr std::int64_t kLargestBand = std::int64_t{256} << 20;
 constexpr std::int64_t kMostSlots = 100'003;
 
 // Bytes of the chunks that reading row after row of the flattened tensor touches again: those with
-// the same first index.
-std::int64_t band_bytes(const std::vector<std::int64_t>& shape, const Hdf5Layout& layout) {
+// the same first index. Of the dimensions from 1 on, those before `end` count.
+std::int64_t band_bytes(const std::vector<std::int64_t>& shape, const Hdf5Layout& layout,
+                        std::size_t end) {
   std::int64_t bytes = layout.chunk_bytes;
-  for (std::size_t d = 1; d < shape.size() && d < layout.chunk.size(); ++d) {
+  for (std::size_t d = 1; d < std::min({shape.size(), layout.chunk.size(), end}); ++d) {
     const std::int64_t chunks = shape[d] / layout.chunk[d] + (shape[d] % layout.chunk[d] != 0);
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(chunks, 1), &bytes)) {
-      return kLargestBand;
+      return std::numeric_limits<std::int64_t>::max();
     }
   }
-  return std::min(bytes, kLargestBand);
+  return bytes;
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ bool OpenDataset::open(hid_t file, const std::string& path, std::int64_t file_by
 
   const bool small = layout_.chunk_bytes <= kCacheBytes;
   if (small || !layout_.filters.empty()) {
-    cache_bytes_ = std::max(band_bytes(shape_, layout_), layout_.chunk_bytes);
+    const std::int64_t band = band_bytes(shape_, layout_, shape_.size());
+    cache_bytes_ = std::max(std::min(band, kLargestBand), layout_.chunk_bytes);
   }
   std::int64_t library_bytes = cache_bytes_;
   if (!described.converts && can_undo(layout_.filters) && cache_bytes_ > 0) {
@@ -161,6 +163,15 @@ std::string OpenDataset::read_block(const Hdf5Block& block, unsigned char* out) 
     return hdf5_error();
   }
   return "";
+}
+
+std::int64_t OpenDataset::columns_at_once() const {
+  if (!chunks_) return 0;
+  if (shape_.size() < 2) return shape_.empty() ? 1 : shape_[0];
+  // Chunks side by side along the last dimension, with all that lies between it and the first one.
+  const std::int64_t side_by_side = cache_bytes_ / band_bytes(shape_, layout_, shape_.size() - 1);
+  if (side_by_side >= shape_.back() / layout_.chunk.back() + 1) return shape_.back();
+  return side_by_side * layout_.chunk.back();
 }
 
 std::string OpenDataset::read(const Hdf5Request& rectangle, unsigned char* out) {

@@ -64,6 +64,9 @@ class OpenDataset {
   // Rows of the flattened dataset into `out`, which has room for kHdf5Window bytes. An empty
   // string, or the reason why not.
   std::string read(const Hdf5Request& rectangle, unsigned char* out);
+  // As in Hdf5Reply: since the dataset was opened, and for the whole of it.
+  std::int64_t unpacked_bytes() const { return chunks_ ? chunks_->unpacked_bytes() : 0; }
+  std::int64_t columns_at_once() const;
   // Bytes that one read may need beside `out`: chunks, once packed and unpacked, and their cache.
   std::int64_t working_bytes() const { return cache_bytes_ + 4 * layout_.chunk_bytes; }
 

@@ -239,8 +239,8 @@ std::vector<Hdf5Dataset> Hdf5Process::list() {
   return datasets;
 }
 
-void Hdf5Process::read(const std::string& name, const Hdf5Request& rectangle, std::int64_t bytes,
-                       const std::function<void(unsigned char*)>& use) {
+Hdf5Work Hdf5Process::read(const std::string& name, const Hdf5Request& rectangle,
+                           std::int64_t bytes, const std::function<void(unsigned char*)>& use) {
   const std::lock_guard lock(mutex_);
   Hdf5Request request = rectangle;
   request.operation = Hdf5Operation::kRead;
@@ -255,6 +255,10 @@ void Hdf5Process::read(const std::string& name, const Hdf5Request& rectangle, st
                             printable(file_->path()), reply.bytes, bytes, tensor));
   }
   use(window_);
+  // A process that went astray may say anything.
+  constexpr std::int64_t kMostUnpacked = std::int64_t{1} << 40;
+  return {std::clamp<std::int64_t>(reply.unpacked, 0, kMostUnpacked),
+          std::max<std::int64_t>(reply.columns, 0)};
 }
 
 }  // namespace fp4scope

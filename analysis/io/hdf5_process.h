@@ -24,6 +24,11 @@ class Hdf5Crash : public Error {
   explicit Hdf5Crash(const std::string& message) : Error(ErrorKind::kData, message) {}
 };
 
+// What a read took, see Hdf5Reply.
+struct Hdf5Work {
+  std::int64_t unpacked = 0, columns = 0;
+};
+
 class Hdf5Process {
  public:
   // `stop`, if any, ends what waits for the library: Error(kData, "interrupted").
@@ -38,8 +43,8 @@ class Hdf5Process {
   // A rectangle of the dataset as it lies in the file (flattened, without the dimensions of an
   // array type) of at most kHdf5Window bytes, which `use` sees. Thread-safe. Throws Error(kData),
   // Hdf5Crash and, for a missing filter or data outside the file, Error(kUnsupported).
-  void read(const std::string& name, const Hdf5Request& rectangle, std::int64_t bytes,
-            const std::function<void(unsigned char*)>& use);
+  Hdf5Work read(const std::string& name, const Hdf5Request& rectangle, std::int64_t bytes,
+                const std::function<void(unsigned char*)>& use);
 
  private:
   void start();

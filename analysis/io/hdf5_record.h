@@ -30,7 +30,9 @@ struct Hdf5Reply {
   Hdf5Status status = Hdf5Status::kOk;
   std::int64_t bytes =
       0;  // in the window: data, a piece of the listing, or the reason of a failure
-  std::int64_t total = 0;  // kList: of the whole listing
+  std::int64_t total = 0;     // kList: of the whole listing
+  std::int64_t unpacked = 0;  // kRead: bytes of the chunks that were taken out of the file for it
+  std::int64_t columns = 0;   // kRead: so many can be read row after row, each chunk once; 0: none
 };
 
 // A dataset as it is listed.

@@ -13,10 +13,16 @@
 #include "analysis/io/hdf5_process.h"
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
+#include "analysis/io/scratch.h"
 #include "analysis/io/widen.h"
 
 namespace fp4scope {
 namespace {
+
+// What reads of a dataset may unpack beyond its size and what they give, before it is unpacked into
+// a scratch file instead: reading along another axis, or in bands of chunks larger than the cache,
+// would otherwise unpack every chunk again and again.
+constexpr std::int64_t kMostWaste = std::int64_t{64} << 20;
 
 struct Rect {
   std::int64_t row, rows, col, cols;
@@ -25,7 +31,7 @@ struct Rect {
 class Hdf5Source final : public TensorSource {
  public:
   Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file,
-             const std::atomic<bool>* stop);
+             const OpenOptions& options);
 
   const SourceInfo& info() const override { return info_; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -53,10 +59,21 @@ class Hdf5Source final : public TensorSource {
 
   std::size_t index_of(const TensorInfo& tensor) const;
   void read(std::size_t index, const Rect& rect, const Sink& sink) const;
-  void read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const;
+  Hdf5Work read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const;
   void read_arrays(const Stored& stored, const Rect& rect, const Sink& sink) const;
-  void fetch(const Stored& stored, const Rect& rect,
-             const std::function<void(const unsigned char*)>& use) const;
+  Hdf5Work fetch(const Stored& stored, const Rect& rect,
+                 const std::function<void(const unsigned char*)>& use) const;
+  // A dataset in a scratch file, row-major and little-endian.
+  struct Copy {
+    std::int64_t wasted = 0;  // bytes unpacked beyond those that reads gave
+    bool refused = false;
+    std::shared_ptr<const MappedFile> bytes;
+  };
+  std::shared_ptr<const MappedFile> copy_of(std::size_t index) const;
+  void read_copy(std::size_t index, const MappedFile& copy, const Rect& rect,
+                 const Sink& sink) const;
+  void count_waste(std::size_t index, const Hdf5Work& work, std::int64_t given) const;
+  std::shared_ptr<const MappedFile> unpack(std::size_t index, std::int64_t columns) const;
 
   SourceInfo info_;
   std::shared_ptr<MappedFile> file_;
@@ -65,15 +82,19 @@ class Hdf5Source final : public TensorSource {
   std::vector<Stored> stored_;                                 // parallel to tensors_
   std::unordered_map<std::string, std::size_t> index_;         // by name
   std::vector<std::pair<std::string, std::string>> metadata_;  // empty
+  const OpenOptions options_;
+  mutable std::mutex copies_mutex_;
+  mutable std::unordered_map<std::size_t, Copy> copies_;  // by index; one of them has bytes
   mutable std::mutex crashes_mutex_;
   mutable std::unordered_map<std::size_t, std::string> crashes_;  // by index: the sentence
 };
 
 Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file,
-                       const std::atomic<bool>* stop)
+                       const OpenOptions& options)
     : info_{path, "hdf5", file->size()},
       file_(file),
-      library_(std::make_unique<Hdf5Process>(file, stop)) {
+      library_(std::make_unique<Hdf5Process>(file, options.stop)),
+      options_(options) {
   for (Hdf5Dataset& dataset : library_->list()) {
     TensorInfo tensor;
     tensor.name = dataset.name;
@@ -113,22 +134,23 @@ std::size_t Hdf5Source::index_of(const TensorInfo& tensor) const {
   return found->second;
 }
 
-void Hdf5Source::fetch(const Stored& stored, const Rect& rect,
-                       const std::function<void(const unsigned char*)>& use) const {
+Hdf5Work Hdf5Source::fetch(const Stored& stored, const Rect& rect,
+                           const std::function<void(const unsigned char*)>& use) const {
   const std::int64_t elements = rect.rows * rect.cols * stored.inner;
   Hdf5Request request;
   request.row = rect.row;
   request.rows = rect.rows;
   request.col = rect.col;
   request.cols = rect.cols;
-  library_->read(stored.dataset.name, request, elements * stored.dataset.bytes,
-                 [&](unsigned char* data) {
-                   swap_bytes(data, elements, stored.dataset.swapped);
-                   use(data);
-                 });
+  return library_->read(stored.dataset.name, request, elements * stored.dataset.bytes,
+                        [&](unsigned char* data) {
+                          swap_bytes(data, elements, stored.dataset.swapped);
+                          use(data);
+                        });
 }
 
-void Hdf5Source::read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const {
+Hdf5Work Hdf5Source::read_plain(const Stored& stored, const Rect& rect, const Sink& sink) const {
+  Hdf5Work work;
   const std::int64_t fits = kHdf5Window / stored.dataset.bytes;
   const std::int64_t cols_at_once = std::min(rect.cols, fits);
   const std::int64_t rows_at_once = cols_at_once < rect.cols ? 1 : fits / rect.cols;
@@ -136,10 +158,73 @@ void Hdf5Source::read_plain(const Stored& stored, const Rect& rect, const Sink& 
     const std::int64_t rows = std::min(rows_at_once, rect.rows - r);
     for (std::int64_t c = 0; c < rect.cols; c += cols_at_once) {
       const std::int64_t cols = std::min(cols_at_once, rect.cols - c);
-      fetch(stored, {rect.row + r, rows, rect.col + c, cols},
-            [&](const unsigned char* data) { sink(r, c, rows * cols, data); });
+      const Hdf5Work now = fetch(stored, {rect.row + r, rows, rect.col + c, cols},
+                                 [&](const unsigned char* data) { sink(r, c, rows * cols, data); });
+      work.unpacked += now.unpacked;
+      work.columns = now.columns;
     }
   }
+  return work;
+}
+
+std::shared_ptr<const MappedFile> Hdf5Source::copy_of(std::size_t index) const {
+  const std::lock_guard lock(copies_mutex_);
+  const auto found = copies_.find(index);
+  return found == copies_.end() ? nullptr : found->second.bytes;
+}
+
+void Hdf5Source::read_copy(std::size_t index, const MappedFile& copy, const Rect& rect,
+                           const Sink& sink) const {
+  const std::int64_t bytes = stored_[index].dataset.bytes, cols = tensors_[index].cols();
+  copy.check();
+  for (std::int64_t r = 0; r < rect.rows; ++r) {
+    sink(r, 0, rect.cols, copy.data() + ((rect.row + r) * cols + rect.col) * bytes);
+  }
+  copy.note_read(rect.rows * std::min(rect.cols * bytes + 4096, cols * bytes));
+  copy.check();
+}
+
+void Hdf5Source::count_waste(std::size_t index, const Hdf5Work& work, std::int64_t given) const {
+  // Whoever else wants to read waits for the copy.
+  const std::lock_guard lock(copies_mutex_);
+  Copy& copy = copies_[index];
+  copy.wasted = std::max<std::int64_t>(copy.wasted + work.unpacked - given, 0);
+  const bool is_due = copy.wasted - kMostWaste > tensors_[index].bytes;
+  if (!is_due || copy.refused || copy.bytes || work.columns == 0) return;
+  for (auto& [other, old] : copies_) old.bytes.reset();
+  copy.wasted = 0;
+  try {
+    copy.bytes = unpack(index, work.columns);
+  } catch (const Hdf5Crash&) {
+    throw;
+  } catch (const Error&) {
+    if (options_.stop != nullptr && *options_.stop) throw;
+    copy.refused = true;  // no room: it goes on as slowly as before
+  }
+}
+
+std::shared_ptr<const MappedFile> Hdf5Source::unpack(std::size_t index,
+                                                     std::int64_t columns) const {
+  const TensorInfo& tensor = tensors_[index];
+  const std::int64_t bytes = stored_[index].dataset.bytes, cols = tensor.cols();
+  const std::string name =
+      fmt::format("tensor {} of {}", in_quotes(tensor.name), printable(tensor.file));
+  ScratchFile scratch(options_.scratch_folder, name);
+  scratch.reserve(tensor.bytes);
+  for (std::int64_t first = 0; first < cols; first += columns) {
+    const std::int64_t width = std::min(columns, cols - first);
+    const auto write = [&](std::int64_t row, std::int64_t col, std::int64_t count,
+                           const unsigned char* elements) {
+      // Whole rows of the rectangle, or a piece of one.
+      const std::int64_t run = std::min(count, width == cols ? count : width);
+      for (std::int64_t done = 0; done < count; done += run, ++row) {
+        scratch.write_at((row * cols + first + col) * bytes, elements + done * bytes,
+                         static_cast<std::size_t>(run * bytes));
+      }
+    };
+    read_plain(stored_[index], {0, tensor.rows(), first, width}, write);
+  }
+  return scratch.finish(name);
 }
 
 // Whole elements of the dataset, each of which holds rows of the tensor.
@@ -190,8 +275,11 @@ void Hdf5Source::read(std::size_t index, const Rect& rect, const Sink& sink) con
   try {
     if (dataset.array_rank > 0) {
       read_arrays(stored, rect, sink);
+    } else if (const auto copy = copy_of(index)) {
+      read_copy(index, *copy, rect, sink);
     } else {
-      read_plain(stored, rect, sink);
+      const Hdf5Work work = read_plain(stored, rect, sink);
+      count_waste(index, work, rect.rows * rect.cols * dataset.bytes);
     }
   } catch (const Hdf5Crash& crash) {
     const std::lock_guard lock(crashes_mutex_);
@@ -244,7 +332,7 @@ void Hdf5Source::read_f64(const TensorInfo& tensor, std::int64_t row, std::int64
 std::unique_ptr<TensorSource> open_hdf5(const std::string& path,
                                         const std::shared_ptr<MappedFile>& file,
                                         const OpenOptions& options) {
-  auto source = std::make_unique<Hdf5Source>(path, file, options.stop);
+  auto source = std::make_unique<Hdf5Source>(path, file, options);
   file->check();
   return source;
 }

@@ -10,7 +10,8 @@ namespace fp4scope {
 
 // `file` is the same file, mapped; `path` is how the user names it. Throws Error(kData), or
 // Error(kUnsupported) for a feature that the library of this machine lacks. Of the options, the
-// stop flag is used; it has to outlive the source.
+// scratch folder and the stop flag are used; the flag has to outlive the source. A dataset that is
+// read against the order of its chunks is unpacked into a scratch file once that is cheaper.
 std::unique_ptr<TensorSource> open_hdf5(const std::string& path,
                                         const std::shared_ptr<MappedFile>& file,
                                         const OpenOptions& options = {});

@@ -207,6 +207,7 @@ class Worker {
     std::int64_t others = 0;
     for (const auto& [name, other] : open_) others += other.working_bytes();
     set_budget(seconds, 256 * kMiB + others);
+    const std::int64_t before = dataset.unpacked_bytes();
     const std::string failure = dataset.read(request, window_);
     // Chunks may have skipped the filter, so that only the failure shows that it is needed.
     if (!failure.empty() && !layout.missing_filters.empty()) {
@@ -215,7 +216,8 @@ class Worker {
                       layout.missing_filters);
     }
     if (!failure.empty()) return fail(Hdf5Status::kData, "cannot be read: " + failure);
-    return {Hdf5Status::kOk, request.rows * request.cols * dataset.element_bytes(), 0};
+    return {Hdf5Status::kOk, request.rows * request.cols * dataset.element_bytes(), 0,
+            dataset.unpacked_bytes() - before, dataset.columns_at_once()};
   }
 
   OpenDataset& opened(const std::string& path) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/io/message.h"
+#include "analysis/io/posix_file.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -51,6 +52,23 @@ void ScratchFile::write(const void* data, std::size_t bytes) {
     size_ += written;
     bytes -= static_cast<std::size_t>(written);
   }
+}
+
+void ScratchFile::reserve(std::int64_t bytes) {
+  int failed;
+  do {
+    failed = ::fallocate(fd_, 0, 0, bytes);
+  } while (failed != 0 && errno == EINTR);
+  // A file system that cannot reserve says so when it is full.
+  if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail(errno);
+  if (failed != 0 && ::ftruncate(fd_, bytes) != 0) fail(errno);
+  size_ = bytes;
+}
+
+void ScratchFile::write_at(std::int64_t offset, const void* data, std::size_t bytes) {
+  const int failed =
+      fp4scope::write_at(fd_, offset, std::string_view(static_cast<const char*>(data), bytes));
+  if (failed != 0) fail(failed);
 }
 
 std::shared_ptr<MappedFile> ScratchFile::finish(const std::string& path) {

@@ -21,6 +21,10 @@ class ScratchFile {
   // Throws Error(kData): a full disk, with the folder and what to do.
   void write(const void* data, std::size_t bytes);
   std::int64_t size() const { return size_; }
+  // For bytes that do not come in order: room for so many, all of which are then written. Throws as
+  // write() does.
+  void reserve(std::int64_t bytes);
+  void write_at(std::int64_t offset, const void* data, std::size_t bytes);
   // The bytes written so far, at least one; `path` is what messages call the file.
   std::shared_ptr<MappedFile> finish(const std::string& path);
 
