@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace fp4scope {
@@ -32,18 +33,9 @@ class Hid {
   hid_t id_ = -1;
 };
 
-// What the last failed call says: its innermost reason. Clears it.
-inline std::string hdf5_error() {
-  std::string text;
-  const auto collect = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
-    auto& reason = *static_cast<std::string*>(out);
-    if (reason.empty() && error->desc != nullptr) reason = error->desc;
-    return 0;
-  };
-  // Upward starts at the function that found the error.
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &text);
-  H5Eclear2(H5E_DEFAULT);
-  return text.empty() ? "the HDF5 library gives no reason" : text;
-}
+// What the last failed call says: its innermost reason as a clause of plain words. Clears it.
+std::string hdf5_error();
+// Such a clause for what the library calls `reason`; names of its functions and fields stay out.
+std::string hdf5_reason(std::string_view reason);
 
 }  // namespace fp4scope

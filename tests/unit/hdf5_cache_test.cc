@@ -142,3 +142,13 @@ TEST_CASE("without room for the copy it is read from its chunks all the same") {
     REQUIRE(column[1023] == static_cast<float>(1023 * 512 + c));
   }
 }
+
+TEST_CASE("reasons of the HDF5 library are told without the names of its code") {
+  CHECK(hdf5_reason("truncated file: eof = 8580, sblock->base_addr = 512, stored_eof = 17160") ==
+        "the file has 8580 bytes, its header says 17672 (truncated?)");
+  CHECK(hdf5_reason("unable to load object header") ==
+        "the HDF5 library could not load object header");
+  CHECK(hdf5_reason("H5Z_FLAG_MANDATORY: no such filter") == "the HDF5 library finds it damaged");
+  CHECK(hdf5_reason("wrong B-tree signature") == "wrong B-tree signature");
+  CHECK(hdf5_reason("") == "the HDF5 library gives no reason");
+}
