@@ -257,9 +257,16 @@ std::size_t find_tensor(const TensorSource& source, const Operand& operand) {
     found = i;
   }
   if (found) return *found;
-  refuse(ErrorKind::kData, fmt::format("{} holds no tensor {}; it has {} tensors{}",
-                                       printable(operand.file), in_quotes(operand.tensor),
-                                       tensors.size(), near_names(tensors, operand.tensor)));
+  for (const SourceFault& fault : source.info().faults) {
+    if (std::find(fault.tensors.begin(), fault.tensors.end(), operand.tensor) !=
+        fault.tensors.end()) {
+      refuse(fault.exit_code == 4 ? ErrorKind::kUnsupported : ErrorKind::kData, fault.message);
+    }
+  }
+  refuse(ErrorKind::kData,
+         fmt::format("{} holds no tensor {}; it has {} tensor{}{}", printable(operand.file),
+                     in_quotes(operand.tensor), tensors.size(), tensors.size() == 1 ? "" : "s",
+                     near_names(tensors, operand.tensor)));
 }
 
 void require_block(const Recipe& recipe, const TensorInfo& tensor, const BlockPlace& place,
@@ -325,7 +332,10 @@ TileSpan span_of(const Recipe& recipe, const TensorInfo& tensor, const BlockPlac
 Explanation explain_tensor(const Recipe& recipe, const BlockPlace& place,
                            const ExplainOptions& options) {
   require_no_outer_override(recipe, options.given);
-  const std::unique_ptr<TensorSource> file = open_source(place.operand.file, options.open);
+  // Of an index only the shard of the tensor has to be there.
+  OpenOptions open = options.open;
+  open.parts = !place.operand.tensor.empty();
+  const std::unique_ptr<TensorSource> file = open_source(place.operand.file, open);
   const std::size_t index = find_tensor(*file, place.operand);
   const TensorInfo& stored = file->tensors()[index];
   const std::string name = where(stored);

@@ -182,6 +182,25 @@ TEST_CASE("a block of a tensor: its values, columns and the outer scale of the w
   CHECK(again.trace.packed_codes == e.trace.packed_codes);
 }
 
+TEST_CASE("of an index only the shard of the tensor has to be there") {
+  const test::TempDir dir;
+  const std::string index = dir.file("m.safetensors.index.json");
+  test::write_file(index, R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
+  test::write_file(
+      dir.file("1.safetensors"),
+      test::safetensors_bytes(R"({"a":{"dtype":"F32","shape":[1,32],"data_offsets":[0,128]}})",
+                              test::bytes_of<float>(std::vector<float>(32, 1.0f))));
+  const Recipe recipe = parse_recipe("mxfp4");
+  CHECK(explain_tensor(recipe, parse_block_place(index + ":a@0,0"), {}).tensor == "a");
+  const auto refuse = [&](const std::string& place, const char* why) {
+    CHECK_THROWS_WITH_AS((void)explain_tensor(recipe, parse_block_place(place), {}),
+                         doctest::Contains(why), Error);
+  };
+  refuse(index + ":b@0,0", "2.safetensors, but there is no such file");
+  refuse(index + ":c@0,0", "holds no tensor \"c\"; it has 1 tensor");
+  refuse(index + "@0,0", "2.safetensors, but there is no such file");
+}
+
 TEST_CASE("along another axis a block is a column") {
   ExplainOptions options;
   options.axis = 0;
