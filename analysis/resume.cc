@@ -223,7 +223,14 @@ void ResumeJournal::fail_if_other_settings(const RunSettings& then, const RunSet
   for (const std::string& name : names) {
     const std::string before = value_of(then, name), after = value_of(now, name);
     if (before == after) continue;
-    differences.push_back(fmt::format("{}: {} then, {} now", printable(name), before, after));
+    differences.push_back(fmt::format("{}: {} then, {} now", printable(name, 60), before, after));
+  }
+  // A damaged journal may hold any number of settings.
+  constexpr std::size_t kMostShown = 5;
+  if (differences.size() > kMostShown) {
+    const std::size_t more = differences.size() - kMostShown;
+    differences.resize(kMostShown);
+    differences.push_back(fmt::format("and {} more", more));
   }
   // Long values are cut in a message, and may differ in what was cut.
   if (differences.empty()) differences.emplace_back("long lists of operands or options");
