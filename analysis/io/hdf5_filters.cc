@@ -1,5 +1,6 @@
 // hdf5_filters.cc: where the data of a dataset lie and what they went through: chunks and filters.
 // Numbers and names of filters: https://github.com/HDFGroup/hdf5_plugins, registered filters.
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -144,6 +145,30 @@ void describe_chunks(hid_t properties, std::int64_t element_bytes, std::int64_t 
 
 }  // namespace
 
+namespace {
+
+// The library reads a dataset without chunks beyond its data where a damaged header gives it a
+// larger shape, and not twice the same.
+void check_extent(hid_t dataset, std::int64_t element_bytes, Hdf5Layout& out) {
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  const Hid space(H5Dget_space(dataset));
+  const hssize_t elements = space ? H5Sget_simple_extent_npoints(space.get()) : -1;
+  H5Eclear2(H5E_DEFAULT);
+  hsize_t needed = 0;
+  // Nothing is stored of what was never written.
+  if (stored == 0 || elements < 0) return;
+  if (!__builtin_mul_overflow(static_cast<hsize_t>(elements), static_cast<hsize_t>(element_bytes),
+                              &needed) &&
+      needed <= stored) {
+    return;
+  }
+  out.refusal = Hdf5Status::kData;
+  out.reason = fmt::format("has a shape of {} elements of {} bytes, but {} bytes of data", elements,
+                           element_bytes, stored);
+}
+
+}  // namespace
+
 Hdf5Layout describe_layout(hid_t dataset, std::int64_t element_bytes, std::int64_t file_bytes) {
   Hdf5Layout out;
   const Hid properties(H5Dget_create_plist(dataset));
@@ -172,6 +197,8 @@ Hdf5Layout describe_layout(hid_t dataset, std::int64_t element_bytes, std::int64
   describe_filters(properties.get(), out);
   if (out.refusal == Hdf5Status::kOk && layout == H5D_CHUNKED) {
     describe_chunks(properties.get(), element_bytes, file_bytes, out);
+  } else if (out.refusal == Hdf5Status::kOk) {
+    check_extent(dataset, element_bytes, out);
   }
   return out;
 }
