@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "analysis/input_notes.h"
 #include "analysis/io/natural_order.h"
 #include "analysis/metrics/figures.h"
 #include "analysis/name_pattern.h"
@@ -81,6 +82,21 @@ void Aggregator::add(const std::vector<Row>& rows, const FinishedTensor& finishe
       if (has_all) add(1 + expressions_.size() + l, name_fields_text(fields), fields);
     }
   }
+}
+
+std::vector<std::string> Aggregator::warnings(const std::vector<std::string>& files) const {
+  std::vector<bool> used(1 + expressions_.size() + field_lists_.size());
+  for (const Group& group : groups_) used[group.grouping] = true;
+  std::vector<std::string> out;
+  for (std::size_t e = 0; e < expressions_.size(); ++e) {
+    if (!used[1 + e]) out.push_back(no_group(options_.group_by[e], files));
+  }
+  for (std::size_t l = 0; l < field_lists_.size(); ++l) {
+    if (used[1 + expressions_.size() + l]) continue;
+    out.push_back("--group-fields " + options_.group_fields[l] +
+                  ": no tensor has all of these fields, so there is no such group");
+  }
+  return out;
 }
 
 // Never empty for a group: that is the label of all tensors. With several expressions equal

@@ -25,6 +25,8 @@ class Aggregator {
   // appearance, then those of each --group-fields in natural order of their values; recipes in
   // command-line order.
   std::vector<Row> rows() const;
+  // Sentences about what formed no group; `files` are those of the input.
+  std::vector<std::string> warnings(const std::vector<std::string>& files) const;
 
  private:
   struct Entry {

@@ -12,6 +12,7 @@
 
 #include "analysis/aggregate.h"
 #include "analysis/finished_tensor.h"
+#include "analysis/input_notes.h"
 #include "analysis/inputs.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
@@ -343,9 +344,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
       options.memory_bytes / kMemoryPerThread, 1, thread_count(options.threads)));
   report.threads = threads;
 
-  InputTensors inputs = open_inputs(files, options.open, accepts, patterns);
+  InputTensors inputs = open_inputs(files, options.open, accepts, patterns, options.looking);
   report.errors = std::move(inputs.errors);
   report.skipped = std::move(inputs.skipped);
+  report.warnings = std::move(inputs.notes);
+  const std::vector<std::string> paths = inputs.paths();
   report.sources = std::move(inputs.sources);
   const ViewedTensors viewed = with_axis(inputs, options.axis);
   std::int64_t total = 0, done = 0;
@@ -385,6 +388,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
     }
   }
   report.aggregates = aggregator.rows();
+  if (!report.results.empty() && !report.interrupted) {
+    for (std::string& warning : aggregator.warnings(paths)) {
+      report.warnings.push_back(std::move(warning));
+    }
+  }
   return report;
 }
 

@@ -46,6 +46,8 @@ struct AnalyzeOptions {
   OpenOptions open;
   // Called from one thread at a time with elements done and in total; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
+  // Called before each input file is opened with the number of those before it; may be empty.
+  std::function<void(std::int64_t files)> looking;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: finish nothing new, keep what is done
   ResumeJournal* journal = nullptr;         // of run_settings() of these operands and options
 };
@@ -85,7 +87,9 @@ struct QuantizeOptions {
   const std::atomic<bool>* stop = nullptr;
 };
 struct QuantizedTensorInfo {
-  std::string tensor, dtype;
+  std::string tensor;  // name in the output
+  std::string file;    // that holds it
+  std::string dtype;
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0, bytes_in = 0, bytes_out = 0;
 };
@@ -99,7 +103,9 @@ struct QuantizeResult {
 };
 // Writes fp4scope's own layout (product.md, "Machine-readable output") to `out`, a safetensors
 // file: NAME.codes, NAME.scales, and for NVFP4 NAME.amax and NAME.outer_scale; __metadata__ holds
-// recipe, source name, shape and dtype. The file appears whole or not at all.
+// recipe, source name, shape and dtype. Where files of a directory hold tensors of the same name,
+// NAME is PATH:NAME for all of them, with the path below the directory. The file appears whole or
+// not at all.
 QuantizeResult quantize_file(const std::string& in, const std::string& out,
                              const QuantizeOptions& options);
 // The reverse: reads fp4scope's own layout and writes NAME as F32 in a safetensors file.

@@ -343,8 +343,8 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
     std::int64_t bytes_in = job.codes->bytes + (job.scales ? job.scales->bytes : 0) +
                             (job.choices ? job.choices->bytes : 0);
     bytes_in += 2 * job.planes.outer_entries * std::int64_t{sizeof(float)};
-    result.tensors.push_back({name, std::string(dtype_name(DType::kF32)), job.original.shape,
-                              job.original.elements, bytes_in,
+    result.tensors.push_back({name, job.original.file, std::string(dtype_name(DType::kF32)),
+                              job.original.shape, job.original.elements, bytes_in,
                               job.original.elements * std::int64_t{sizeof(float)}});
   }
   if (jobs.empty()) {

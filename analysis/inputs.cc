@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/analyze.h"
+#include "analysis/input_notes.h"
 #include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
 #include "analysis/io/near_names.h"
@@ -43,7 +44,7 @@ void add_directory(const Operand& directory, std::size_t operand, const OpenOpti
 // name.
 bool take_tensors(const InputFile& input, const TensorSource& source,
                   const std::function<bool(const std::string&)>& accepts,
-                  const NamePatterns& patterns, InputTensors& inputs) {
+                  const NamePatterns& patterns, InputNotes& notes, InputTensors& inputs) {
   bool found = false;
   for (const TensorInfo& tensor : source.tensors()) {
     if (!input.tensor.empty() && tensor.name != input.tensor) continue;
@@ -51,22 +52,48 @@ bool take_tensors(const InputFile& input, const TensorSource& source,
     if (tensor.derived && input.tensor.empty()) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
+    notes.add_tensor(tensor);
     if (is_real(tensor.dtype)) {
-      inputs.tensors.push_back({&source, &tensor, tensor.file + ":" + tensor.name,
-                                patterns.fields({input.below, tensor.file, tensor.name})});
+      inputs.tensors.push_back(
+          {&source, &tensor, tensor.file + ":" + tensor.name,
+           patterns.fields({input.below, tensor.file, tensor.name}, &notes.pattern_use())});
       continue;
     }
-    const ErrorRecord record{tensor.file, tensor.name,
-                             tensor.file + ": tensor '" + tensor.name +
-                                 "': expected F64, F32, F16, BF16 or FP8 numbers, found dtype " +
-                                 dtype_label(tensor),
-                             kUnsupportedCode};
+    const ErrorRecord record{
+        tensor.file, tensor.name,
+        tensor.file + ": tensor '" + tensor.name +
+            "': expected F64, F32, F16, BF16 or FP8 numbers, found dtype " +
+            (tensor.dtype == DType::kOther ? dtype_label(tensor) : shown_dtype(tensor)),
+        kUnsupportedCode};
     // Asked for by name, or of a dtype that nobody knows, it is an error; codes and integers met
     // in passing are left out and said so.
     const bool in_passing = input.tensor.empty() && tensor.known_dtype;
     (in_passing ? inputs.skipped : inputs.errors).push_back(record);
   }
   return found || input.tensor.empty();
+}
+
+// Overlapping operands, as patterns of a shell, name files twice; links and other spellings count
+// as the file.
+void keep_first_of_each(InputFiles& inputs) {
+  if (inputs.files.size() < 2) return;
+  std::set<std::pair<std::string, std::string>> seen;
+  std::string first;
+  std::size_t again = 0;
+  std::erase_if(inputs.files, [&](const InputFile& input) {
+    if (is_stream(input.file)) return false;
+    std::error_code unknown;
+    const std::string path = std::filesystem::canonical(input.file, unknown).string();
+    if (unknown || seen.emplace(path, input.tensor).second) return false;
+    if (again++ == 0) first = input.file;
+    return true;
+  });
+  if (again == 0) return;
+  inputs.notes.push_back(printable(first) +
+                         (again == 1 ? " is"
+                                     : " and " + std::to_string(again - 1) +
+                                           (again == 2 ? " other file are" : " other files are")) +
+                         " named by more than one operand and read once");
 }
 
 }  // namespace
@@ -105,6 +132,7 @@ InputFiles find_inputs(const std::vector<std::string>& operands, const OpenOptio
       inputs.errors.push_back({operands[i], "", e.what(), e.exit_code()});
     }
   }
+  keep_first_of_each(inputs);
   return inputs;
 }
 
@@ -126,17 +154,22 @@ void report_missing_tensors(const InputFiles& inputs, const std::vector<bool>& f
 
 InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOptions& options,
                          const std::function<bool(const std::string&)>& accepts,
-                         const NamePatterns& patterns) {
+                         const NamePatterns& patterns,
+                         const std::function<void(std::int64_t files)>& looking) {
   const InputFiles found = find_inputs(operands, options);
   InputTensors inputs;
   inputs.errors = found.errors;
   inputs.skipped = found.skipped;
+  inputs.notes = found.notes;
+  InputNotes notes(options);
+  std::int64_t looked_at = 0;
   std::vector<bool> has_tensor(operands.size());
   OpenOptions in_parts = options;
   in_parts.parts = true;
   SourcePool pool(in_parts);
   for (const InputFile& input : found.files) {
     std::unique_ptr<TensorSource> source;
+    if (looking) looking(looked_at++);
     try {
       source = pool.open(input.file);
     } catch (const Error& e) {
@@ -151,7 +184,7 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
     const std::size_t errors = inputs.errors.size();
     report_faults(info, input.tensor, accepts, inputs.errors);
     const bool is_lost = !input.tensor.empty() && inputs.errors.size() > errors;
-    if (take_tensors(input, *source, accepts, patterns, inputs) || is_lost) {
+    if (take_tensors(input, *source, accepts, patterns, notes, inputs) || is_lost) {
       has_tensor[input.operand] = true;
     } else if (input.in_directory) {
       continue;
@@ -162,11 +195,19 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
                                    near_names(source->tensors(), input.tensor),
                                kDataCode});
     }
+    notes.add_file(input.file);
     inputs.sources.push_back({info.path, info.container, info.bytes});
     inputs.files.push_back(std::move(source));
   }
   report_missing_tensors(found, has_tensor, operands, inputs.errors);
+  for (std::string& note : notes.sentences(patterns)) inputs.notes.push_back(std::move(note));
   return inputs;
+}
+
+std::vector<std::string> InputTensors::paths() const {
+  std::vector<std::string> out;
+  for (const Report::Source& source : sources) out.push_back(source.path);
+  return out;
 }
 
 }  // namespace fp4scope

@@ -25,8 +25,10 @@ struct InputFiles {
   std::vector<InputFile> files;
   std::vector<ErrorRecord> errors;   // what cannot be read though it was asked for
   std::vector<ErrorRecord> skipped;  // containers of a directory that are left out
+  std::vector<std::string> notes;    // sentences about operands that name a file twice
 };
-// Throws Error(kUsage) when two operands are the same stream, which can be read once.
+// A file that several operands name with the same tensor, or with none, is there once. Throws
+// Error(kUsage) when two operands are the same stream, which can be read once.
 InputFiles find_inputs(const std::vector<std::string>& operands, const OpenOptions& options);
 // For DIRECTORY:TENSOR that no file of the directory holds: errors of the operands for which
 // `found` (parallel to them) says so, unless one is recorded for a file of theirs.
@@ -52,11 +54,15 @@ struct InputTensors {
   std::vector<ErrorRecord> errors;   // what cannot be used though it was asked for
   std::vector<ErrorRecord> skipped;  // what holds no real numbers and was met in passing
   std::vector<Report::Source> sources;
+  std::vector<std::string> notes;          // sentences about operands and options (input_notes.h)
+  std::vector<std::string> paths() const;  // of the sources
 };
 
-// Goes on after a bad file or tensor and records it.
+// Goes on after a bad file or tensor and records it. `looking` is called before each file is opened
+// with the number of those before it; may be empty.
 InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOptions& options,
                          const std::function<bool(const std::string&)>& accepts,
-                         const NamePatterns& patterns = {});
+                         const NamePatterns& patterns = {},
+                         const std::function<void(std::int64_t files)>& looking = {});
 
 }  // namespace fp4scope

@@ -118,7 +118,17 @@ NamePatterns::NamePatterns(const std::vector<std::string>& expressions)
   }
 }
 
-NameFields NamePatterns::fields(const TensorPath& path) const {
+std::vector<std::string> NamePatterns::unused(std::vector<bool> used) const {
+  used.resize(patterns_.size());
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < patterns_.size(); ++i) {
+    if (!used[i]) out.push_back(patterns_[i].expression->pattern());
+  }
+  return out;
+}
+
+NameFields NamePatterns::fields(const TensorPath& path, std::vector<bool>* used) const {
+  if (used != nullptr) used->resize(patterns_.size());
   NameFields found;
   const std::string below = std::string(path.below) + ':' + std::string(path.tensor);
   const std::string whole = std::string(path.file) + ':' + std::string(path.tensor);
@@ -131,6 +141,7 @@ NameFields NamePatterns::fields(const TensorPath& path) const {
                               static_cast<int>(parts.size()));
     };
     if (!matches(below) && !matches(whole)) continue;
+    if (used != nullptr) (*used)[static_cast<std::size_t>(&pattern - patterns_.data())] = true;
     for (const auto& [capture, field] : pattern.groups) {
       const re2::StringPiece& part = parts[static_cast<std::size_t>(capture)];
       if (part.empty() || is_known(found[field])) continue;

@@ -45,7 +45,10 @@ class NamePatterns {
   //   role    activation, weight, gradient, output, wgrad or dgrad at the end of the file's name
   //           (before _iter_N or __mbN), with .high_precision or .quantized of the tensor's name;
   //           or NAME of name=NAME___
-  NameFields fields(const TensorPath& path) const;
+  // `used` gets true at the index of each expression of the user that matches.
+  NameFields fields(const TensorPath& path, std::vector<bool>* used = nullptr) const;
+  // The expressions of the user that never did.
+  std::vector<std::string> unused(std::vector<bool> used) const;
 
  private:
   struct Pattern {

@@ -3,9 +3,10 @@
 // tile and writes codes and scales at their offsets, so the bytes do not depend on threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "analysis/analyze.h"
 #include "analysis/io/axis_view.h"
@@ -30,6 +31,8 @@ struct Buffers {
 
 // One tensor on its way to the file.
 struct Job {
+  std::string name;          // in the output
+  std::string file;          // that holds the tensor, below the directory that was named
   const TensorInfo* stored;  // of the source, original shape
   const TensorInfo* moved;   // of the axis view
   int axis = 0;
@@ -149,13 +152,66 @@ std::string source_facts(const std::vector<Job>& jobs) {
     nlohmann::ordered_json entry;
     entry["shape"] = job.stored->shape;
     entry["dtype"] = dtype_name(job.stored->dtype);
-    entry["file"] = std::filesystem::path(job.stored->file).filename().string();
+    entry["file"] = job.file;
+    if (job.name != job.stored->name) entry["tensor"] = job.stored->name;
     // The axis that was moved last before flattening; absent when it is the last one.
     if (job.axis + 1 < static_cast<int>(job.stored->shape.size())) entry["axis"] = job.axis;
     if (facts.size() > 1) facts += ',';
-    facts += text_of(job.stored->name) + ':' + text_of(entry);
+    facts += text_of(job.name) + ':' + text_of(entry);
   }
   return facts + '}';
+}
+
+// The path below a directory that was named, else the name of the file.
+std::string path_below(const std::string& operand, const std::string& file) {
+  if (file.size() <= operand.size() || !file.starts_with(operand)) {
+    return std::filesystem::path(file).filename().string();
+  }
+  std::size_t start = operand.size();
+  while (start < file.size() && file[start] == '/') ++start;
+  return file.substr(start);
+}
+
+// The files of a dump tree often hold tensors of the same names. Then all of them are named with
+// their file, PATH:NAME, as analyze names them below the directory.
+void name_outputs(std::vector<Job>& jobs) {
+  std::unordered_set<std::string> names;
+  const bool unique = std::all_of(jobs.begin(), jobs.end(), [&](const Job& job) {
+    return names.insert(job.stored->name).second;
+  });
+  if (unique) return;
+  names.clear();
+  for (Job& job : jobs) {
+    job.name = printable(job.file) + ':' + job.stored->name;
+    if (names.insert(job.name).second) continue;
+    throw Error(ErrorKind::kData,
+                fmt::format("{} would be in the output twice as {}, expected each name once",
+                            where(*job.stored), in_quotes(job.name)));
+  }
+}
+
+// The planes of a job as entries of the writer; returns their bytes.
+std::int64_t add_planes(Job& job, std::vector<SafetensorsWriter::Entry>& entries) {
+  std::int64_t bytes_out = 0;
+  const auto plane = [&](const char* suffix, DType dtype, std::vector<std::int64_t> shape) {
+    std::int64_t bytes = dtype_bytes(dtype);
+    for (const std::int64_t extent : shape) bytes *= extent;
+    bytes_out += bytes;
+    entries.push_back({job.name + suffix, dtype, std::move(shape)});
+    return entries.size() - 1;
+  };
+  job.codes = plane(".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
+  if (job.planes.scale_bytes > 0) {
+    job.scales = plane(".scales", DType::kU8, scales_shape(job.planes));
+  }
+  if (job.planes.chooses) {
+    job.choice = plane(".choice", DType::kU8, {job.planes.rows, job.planes.blocks});
+  }
+  if (job.planes.outer_entries > 0) {
+    job.amax = plane(".amax", DType::kF32, {job.planes.outer_entries});
+    job.outer = plane(".outer_scale", DType::kF32, {job.planes.outer_entries});
+  }
+  return bytes_out;
 }
 
 }  // namespace
@@ -185,53 +241,28 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     result.skipped.push_back(file.message);
   }
   std::vector<Job> jobs;
-  std::vector<SafetensorsWriter::Entry> entries;
-  std::unordered_map<std::string, const TensorInfo*> seen;
   bool found = false;
   for (std::size_t i = 0; i < source->tensors().size(); ++i) {
     const TensorInfo& tensor = source->tensors()[i];
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
+    // What another tensor holds already is only taken when it is named.
+    if (tensor.derived && operand.tensor.empty()) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
     if (!is_real(tensor.dtype)) {
-      result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8", tensor.name,
-                                           printable(tensor.dtype_text)));
+      result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8",
+                                           where(tensor), shown_dtype(tensor)));
       continue;
     }
-    if (const auto [other, fresh] = seen.emplace(tensor.name, &tensor); !fresh) {
-      throw Error(ErrorKind::kData,
-                  fmt::format("tensor {} is in {} and in {}, expected each name once",
-                              in_quotes(tensor.name), printable(other->second->file),
-                              printable(tensor.file)));
-    }
     Job job{};
+    job.name = tensor.name;
+    job.file = path_below(operand.file, tensor.file);
     job.stored = &tensor;
     job.moved = &view.tensors()[i];
     job.axis = resolve_axis(tensor, options.axis);
     job.planes = planes_of(recipe, job.moved->rows(), job.moved->cols());
     refuse_shape(recipe, job);
-    std::int64_t bytes_out = 0;
-    const auto plane = [&](const char* suffix, DType dtype, std::vector<std::int64_t> shape) {
-      std::int64_t bytes = dtype_bytes(dtype);
-      for (const std::int64_t extent : shape) bytes *= extent;
-      bytes_out += bytes;
-      entries.push_back({tensor.name + suffix, dtype, std::move(shape)});
-      return entries.size() - 1;
-    };
-    job.codes = plane(".codes", DType::kU8, {job.planes.rows, job.planes.code_cols});
-    if (job.planes.scale_bytes > 0) {
-      job.scales = plane(".scales", DType::kU8, scales_shape(job.planes));
-    }
-    if (job.planes.chooses) {
-      job.choice = plane(".choice", DType::kU8, {job.planes.rows, job.planes.blocks});
-    }
-    if (job.planes.outer_entries > 0) {
-      job.amax = plane(".amax", DType::kF32, {job.planes.outer_entries});
-      job.outer = plane(".outer_scale", DType::kF32, {job.planes.outer_entries});
-    }
-    jobs.push_back(job);
-    result.tensors.push_back({tensor.name, std::string(dtype_name(tensor.dtype)), tensor.shape,
-                              tensor.elements, tensor.bytes, bytes_out});
+    jobs.push_back(std::move(job));
   }
   if (!operand.tensor.empty() && !found) {
     throw Error(ErrorKind::kData, fmt::format("{} holds no tensor {}", printable(operand.file),
@@ -244,6 +275,14 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                     "FP8 that the filter accepts, found {}",
                     printable(in),
                     result.skipped.empty() ? "none" : printable(result.skipped.front())));
+  }
+  name_outputs(jobs);
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (Job& job : jobs) {
+    const std::int64_t bytes_out = add_planes(job, entries);
+    const TensorInfo& tensor = *job.stored;
+    result.tensors.push_back({job.name, tensor.file, std::string(dtype_name(tensor.dtype)),
+                              tensor.shape, tensor.elements, tensor.bytes, bytes_out});
   }
   std::vector<std::pair<std::string, std::string>> metadata{{"fp4scope", FP4SCOPE_VERSION},
                                                             {"recipe", to_full_string(recipe)},

@@ -94,7 +94,8 @@ struct Report {
     std::int64_t bytes = 0;
   };
   std::vector<Source> sources;
-  int threads = 1;  // that ran: --memory may allow fewer than asked for
+  std::vector<std::string> warnings;  // sentences about options and operands, for stderr alone
+  int threads = 1;                    // that ran: --memory may allow fewer than asked for
   bool interrupted = false;
 };
 

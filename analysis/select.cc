@@ -93,10 +93,19 @@ std::vector<Operand> expand_operand(const std::string& operand) {
     }
     if (!operands.empty()) return operands;
   }
-  if (operand.find_first_of("*?[") != std::string::npos) {
+  // What other shells have more than glob(3).
+  const bool has_braces =
+      operand.find('{') != std::string::npos && operand.find('}') != std::string::npos;
+  const std::string other =
+      operand.find("**") != std::string::npos
+          ? "; ** is no pattern here, as a directory is read with its subfolders: name it alone"
+      : has_braces ? "; braces are no pattern here: name the files one by one, or with * ? [ ]"
+                   : "";
+  if (operand.find_first_of("*?[") != std::string::npos || has_braces) {
     throw Error(ErrorKind::kData, printable(operand) +
                                       ": there is no such file, and no file matches it as a "
-                                      "pattern");
+                                      "pattern" +
+                                      other);
   }
   return {{operand, ""}};
 }

@@ -98,9 +98,13 @@ std::string as_text(const AgreeResult& result, const AgreeOptions& options) {
   std::string out =
       fmt::format("A = {}\n  = {}\nB = {}\n  = {}\n", options.a.text, to_full_string(options.a),
                   options.b.text, to_full_string(options.b));
+  const bool several = std::any_of(result.rows.begin(), result.rows.end(), [&](const auto& row) {
+    return row.file != result.rows.front().file;
+  });
   for (const AgreeRow& row : result.rows) {
-    out += fmt::format("\n{}, {} {}, xxh3 {}\n", printable(row.tensor), row.dtype,
-                       dimensions(row.shape), row.source_hash);
+    const std::string place = several ? row.file + ":" + row.tensor : row.tensor;
+    out += fmt::format("\n{}, {} {}, xxh3 {}\n", printable(place), row.dtype, dimensions(row.shape),
+                       row.source_hash);
     out += counts_text(row.counts, row);
     if (!row.first.empty()) out += "first differing blocks, A then B\n";
     for (const DifferingBlock& block : row.first) {
@@ -174,6 +178,7 @@ std::string as_json(const AgreeResult& result, const AgreeOptions& options) {
                   {"recipe_b_full", to_full_string(row.b)},
                   {"backend_a", row.backend_a},
                   {"backend_b", row.backend_b}};
+    add_fields(row.fields, entry);
     entry.update(counts_json(row.counts, row));
     entry["first"] = Json::array();
     for (const DifferingBlock& block : row.first) {
@@ -252,9 +257,12 @@ int run_agree(const Options& options) {
   job.open = options.open;
   job.explain_options = explain_options(options);
   job.stop = &stop_requested();
+  job.name_patterns = options.name_patterns;
+  job.looking = [&](std::int64_t files) { progress.looking(files); };
   job.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   const AgreeResult result = agree(options.files, job);
   progress.clear();
+  warn_of(result.warnings);
   int exit_code = complain_of(result.errors, false);
   if (!options.out.empty() && !result.interrupted) {
     try {
@@ -295,6 +303,7 @@ void add_agree(CLI::App& app, int& exit_code) {
   add_memory(*sub, options->memory);
   add_recipe_files(*sub, *options);
   add_filter(*sub, options->filter);
+  add_name_pattern(*sub, *options);
   add_arithmetic_options(*sub, *options);
   add_output_options(*sub, *options);
   sub->footer(

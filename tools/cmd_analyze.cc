@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/input_notes.h"
 #include "analysis/resume.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -157,19 +158,23 @@ int run_analyze(AnalyzeArguments& arguments) {
   options.name_patterns = arguments.name_patterns;
   options.open = arguments.open;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
+  options.looking = [&](std::int64_t files) { progress.looking(files); };
   options.stop = &stop_requested();
   const auto journal = open_journal(arguments, operands, options, progress);
   options.journal = journal.get();
   const Report report = analyze(arguments.files, options);
   progress.clear();
+  warn_of(report.warnings);
   // A gate over nothing would pass.
   if (report.results.empty() && report.errors.empty() && !report.interrupted) {
     if (!report.skipped.empty()) {
       throw Error(ErrorKind::kUnsupported, report.skipped.front().message);
     }
     const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
+    std::vector<std::string> paths;
+    for (const Report::Source& source : report.sources) paths.push_back(source.path);
     throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
-                filtered ? "no tensor of the input passes --include and --exclude"
+                filtered ? no_tensor_passes(options.filter, paths)
                          : "the input holds no tensor that could be analyzed");
   }
 
@@ -199,6 +204,14 @@ int run_analyze(AnalyzeArguments& arguments) {
     all_written = false;
   }
   close_journal(journal.get(), all_written);
+  const std::string left = arguments.out.empty() ? "" : arguments.out.front() + ".resume";
+  if (std::error_code unknown; journal == nullptr && all_written && !left.empty() &&
+                               std::filesystem::exists(left, unknown)) {
+    complain(
+        fmt::format("warning: {} of an earlier run with --resume is still there; this run did "
+                    "not use it, and it can be removed",
+                    left));
+  }
   if (check_thresholds(report, thresholds)) failed(kExitThreshold);
   return report.interrupted ? stop_exit_code() : exit_code;
 }
@@ -252,6 +265,10 @@ void add_analyze(CLI::App& app, int& exit_code) {
   sub->add_flag("--csv", arguments->csv, "print CSV instead of the table");
   add_output_options(*sub, *arguments);
   std::string metrics = "Metrics (JSON keys, CSV columns, --fail-if):\n";
+  metrics +=
+      "  (xxh3 and source_hash are the XXH3-64 of the hashes of the tensor's tiles, in order: the\n"
+      "  same for the same tensor in every file and run, but not what xxhsum prints of its "
+      "bytes.)\n";
   for (const Column& column : columns()) {
     metrics += fmt::format("  {:<22} {}\n", column.key, column.meaning);
   }

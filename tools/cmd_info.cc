@@ -1,6 +1,7 @@
 // cmd_info.cc: what a container holds, from its header alone.
 #include <fmt/format.h>
 
+#include "analysis/input_notes.h"
 #include "analysis/inputs.h"
 #include "analysis/io/message.h"
 #include "analysis/io/near_names.h"
@@ -43,7 +44,7 @@ struct Listing {
 
 // One container, or one tensor of it. False when a file of a directory does not hold it.
 bool list_tensors(const InputFile& input, const InfoOptions& options, const Accepts& accepts,
-                  const NamePatterns& patterns, Listing& out) {
+                  const NamePatterns& patterns, InputNotes& notes, Listing& out) {
   OpenOptions in_parts = options.open;
   in_parts.parts = true;
   const auto source = open_source(input.file, in_parts);
@@ -62,6 +63,7 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
     if (!input.tensor.empty() && tensor.name != input.tensor) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
+    notes.add_tensor(tensor);
     const std::string dtype = shown_dtype(tensor);
     results.push_back({{"file", tensor.file},
                        {"tensor", tensor.name},
@@ -69,7 +71,8 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
                        {"shape", tensor.shape},
                        {"elements", tensor.elements},
                        {"bytes", tensor.bytes}});
-    const NameFields fields = patterns.fields({input.below, tensor.file, tensor.name});
+    const NameFields fields =
+        patterns.fields({input.below, tensor.file, tensor.name}, &notes.pattern_use());
     add_fields(fields, results.back());
     // Parts of other tensors under their own names count only where they are asked for.
     if (tensor.derived && input.tensor.empty()) {
@@ -93,6 +96,7 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
                                               near_names(source->tensors(), input.tensor)));
   }
   const SourceInfo& info = source->info();
+  notes.add_file(input.file);
   out.sources.push_back({info.path, info.container, info.bytes});
   Json& metadata = out.metadata.emplace_back(Json::object());
   for (const auto& [key, value] : source->metadata()) metadata[key] = value;
@@ -159,14 +163,28 @@ int run_info(const InfoOptions& options) {
   listing.errors = inputs.errors;
   listing.skipped = inputs.skipped;
   std::vector<bool> found(options.files.size());
+  InputNotes notes(options.open);
+  Progress progress(options.quiet);
+  std::int64_t looked_at = 0;
   for (const InputFile& input : inputs.files) {
+    progress.looking(looked_at++);
     try {
-      if (list_tensors(input, options, accepts, patterns, listing)) found[input.operand] = true;
+      if (list_tensors(input, options, accepts, patterns, notes, listing))
+        found[input.operand] = true;
     } catch (const Error& error) {
       listing.errors.push_back({input.file, input.tensor, error.what(), error.exit_code()});
     }
   }
+  progress.clear();
   report_missing_tensors(inputs, found, options.files, listing.errors);
+  warn_of(inputs.notes);
+  warn_of(notes.sentences(patterns));
+  const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
+  if (filtered && listing.results.empty() && listing.errors.empty()) {
+    std::vector<std::string> paths;
+    for (const Report::Source& source : listing.sources) paths.push_back(source.path);
+    throw Error(ErrorKind::kUsage, no_tensor_passes(options.filter, paths));
+  }
   const int exit_code = complain_of(listing.errors, !options.json);
   write_stdout(options.json ? as_json(listing) : as_text(listing));
   return exit_code;
@@ -179,7 +197,7 @@ void add_info(CLI::App& app, int& exit_code) {
   CLI::App* sub = app.add_subcommand("info", "names, dtypes, shapes and bytes, header only");
   sub->add_option("FILE", options->files, kOperandHelp)->required();
   add_filter(*sub, options->filter);
-  add_input_options(*sub, *options);
+  add_input_options(*sub, *options, true);
   add_name_pattern(*sub, *options);
   sub->add_flag("--json", options->json, "print JSON instead of the table");
   sub->add_flag("--verbose", options->verbose,

@@ -47,7 +47,7 @@ std::string as_json(const QuantizeResult& result, const ConvertOptions& options,
   Json out = json_envelope(provenance());
   out["fp4scope"]["threads"] = result.threads;
   for (const QuantizedTensorInfo& tensor : result.tensors) {
-    Json row = {{"file", options.in},           {"tensor", tensor.tensor},
+    Json row = {{"file", tensor.file},          {"tensor", tensor.tensor},
                 {"dtype", tensor.dtype},        {"shape", tensor.shape},
                 {"elements", tensor.elements},  {"bytes_in", tensor.bytes_in},
                 {"bytes_out", tensor.bytes_out}};
@@ -78,6 +78,12 @@ int run_convert(const ConvertOptions& options, Convert convert) {
     job.user_rcp = files.rcp_table;
   }
   (void)parse_operand(options.in);
+  if (!options.out.ends_with(".safetensors")) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: the name of the output has to end in .safetensors, the one "
+                            "container that this command writes",
+                            options.out));
+  }
   refuse_out_as_recipe_file(options.out, options);
   job.filter = options.filter;
   job.axis = options.axis;
@@ -99,7 +105,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
   CLI::App* sub = app.add_subcommand(
       "quantize", "packed codes and scales of a whole file, in fp4scope's own layout");
   sub->add_option("IN", options->in, "FILE, DIRECTORY or FILE:TENSOR")->required();
-  sub->add_option("OUT", options->out, "safetensors file to write")->required();
+  sub->add_option("OUT", options->out, "file to write, .safetensors")->required();
   sub->add_option("-r,--recipe", options->recipe, "recipe, see 'fp4scope formats'")
       ->required()
       ->type_name("RECIPE");
@@ -108,6 +114,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
   add_arithmetic_options(*sub, *options);
   add_output_options(*sub, *options);
   sub->footer(
+      "Where files of a DIRECTORY hold tensors of the same name, the output names each PATH:NAME.\n"
       "Example:\n  fp4scope quantize data/sample/use_lite_slice.safetensors packed.safetensors "
       "-r nvfp4");
   sub->callback([options, &exit_code] { exit_code = run_convert(*options, quantize_file); });
@@ -118,7 +125,7 @@ void add_dequantize(CLI::App& app, int& exit_code) {
   CLI::App* sub =
       app.add_subcommand("dequantize", "the reverse: binary32 values from fp4scope's own layout");
   sub->add_option("IN", options->in, "file written by quantize")->required();
-  sub->add_option("OUT", options->out, "safetensors file to write")->required();
+  sub->add_option("OUT", options->out, "file to write, .safetensors")->required();
   add_recipe_files(*sub, *options);
   add_filter(*sub, options->filter);
   sub->add_option("--backend", options->backend, "a name listed by 'fp4scope formats', or auto")

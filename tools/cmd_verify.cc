@@ -8,6 +8,7 @@
 #include "analysis/compare/verify_cases.h"
 #include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
+#include "analysis/name_pattern.h"
 #include "analysis/text_table.h"
 #include "common.h"
 #include "identify_text.h"
@@ -174,6 +175,8 @@ Json result_json(const VerifyResult& r) {
               {"nibbles_found", text_or_null(r.nibbles_found)},
               {"layout_found", text_or_null(r.layout_found)},
               {"summary", summary_of(r)}};
+  static const NamePatterns patterns;
+  add_fields(patterns.fields({r.file, r.file, r.tensor}), out);
   out["first"] = Json::array();
   for (const DifferingBlock& block : r.first) {
     out["first"].push_back(to_json(block, r.recipe, r.recipe, kNames));

@@ -89,6 +89,10 @@ void complain(const std::string& message) {
   (void)write_all(STDERR_FILENO, fmt::format("fp4scope: {}\n", printable(message)));
 }
 
+void warn_of(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) complain("warning: " + warning);
+}
+
 int complain_of(const std::vector<ErrorRecord>& errors, bool table_on_stdout) {
   const bool shown =
       table_on_stdout && ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
@@ -137,23 +141,32 @@ OpenOptions tool_open_options() {
 
 Progress::Progress(bool quiet) : enabled_(!quiet && ::isatty(STDERR_FILENO) != 0) {}
 
+bool Progress::is_due() const {
+  const auto now = Clock::now();
+  return enabled_ && now - start_ >= std::chrono::seconds(1) &&
+         (!drawn_ || now - last_ >= std::chrono::milliseconds(100));
+}
+
+void Progress::draw(const std::string& line) {
+  // \033[K clears the rest of the line.
+  (void)write_all(STDERR_FILENO, fmt::format("\r{}\033[K", line));
+  drawn_ = true;
+  last_ = Clock::now();
+}
+
+void Progress::looking(std::int64_t files) {
+  if (is_due()) draw(fmt::format("looking at files: {}", files));
+}
+
 void Progress::update(std::int64_t done, std::int64_t total) {
   using std::chrono::duration;
-  const auto now = Clock::now();
-  if (!enabled_ || done <= 0 || total <= 0 || now - start_ < std::chrono::seconds(1) ||
-      (drawn_ && now - last_ < std::chrono::milliseconds(100))) {
-    return;
-  }
+  if (done <= 0 || total <= 0 || !is_due()) return;
   constexpr int kWidth = 40;
   const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-  const double elapsed = duration<double>(now - start_).count();
+  const double elapsed = duration<double>(Clock::now() - start_).count();
   const int filled = static_cast<int>(share * kWidth);
-  // \033[K clears the rest of the line.
-  (void)write_all(STDERR_FILENO,
-                  fmt::format("\r[{:#<{}}{:.<{}}] {:3.0f}%  {:.0f} s left\033[K", "", filled, "",
-                              kWidth - filled, share * 100, elapsed * (1 - share) / share));
-  drawn_ = true;
-  last_ = now;
+  draw(fmt::format("[{:#<{}}{:.<{}}] {:3.0f}%  {:.0f} s left", "", filled, "", kWidth - filled,
+                   share * 100, elapsed * (1 - share) / share));
 }
 
 void Progress::clear() {

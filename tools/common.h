@@ -29,6 +29,7 @@ void set_provenance(int argc, char** argv);
 void write_stdout(const std::string& text);
 // "fp4scope: MESSAGE" on stderr; control characters are escaped.
 void complain(const std::string& message);
+void warn_of(const std::vector<std::string>& warnings);
 // Complains of each error, unless both streams are one terminal and the table on stdout ends with
 // the same messages. Returns the highest exit code, 0 without errors.
 int complain_of(const std::vector<ErrorRecord>& errors, bool table_on_stdout);
@@ -49,10 +50,15 @@ class Progress {
   explicit Progress(bool quiet);
   ~Progress() { clear(); }
   void update(std::int64_t done, std::int64_t total);
+  // "looking at files: N", before there is a total.
+  void looking(std::int64_t files);
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool is_due() const;
+  void draw(const std::string& line);
+
   bool enabled_;
   bool drawn_ = false;
   Clock::time_point start_ = Clock::now(), last_ = start_;
@@ -78,7 +84,8 @@ struct CommonOptions {
 void add_filter(CLI::App& app, TensorFilter& filter);
 // --dtype, --shape, --offset, --follow-links: how files are read. Bad ones are Error(kUsage) before
 // the command runs.
-void add_input_options(CLI::App& app, CommonOptions& options);
+// The help lists integers among the types only where those are of use.
+void add_input_options(CLI::App& app, CommonOptions& options, bool takes_integers = false);
 void add_name_pattern(CLI::App& app, CommonOptions& options);
 // The options that read a file in the same way; "" for none.
 std::string input_options_text(const OpenOptions& options);

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "analysis/io/message.h"
+#include "analysis/name_pattern.h"
 #include "analysis/text_table.h"
 
 namespace fp4scope::tools {
@@ -153,6 +154,8 @@ Json identify_json(const IdentifyResult& r) {
               {"source_hash", r.source_hash},
               {"tried", r.tried},
               {"explained", !r.explaining.empty() || !r.casts.empty()}};
+  static const NamePatterns patterns;
+  add_fields(patterns.fields({r.file, r.file, r.tensor}), out);
   out["on_sample"] = r.on_sample;
   out["casts"] = Json::array();
   for (const CastExplanation& c : r.casts) {

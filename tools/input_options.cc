@@ -79,9 +79,11 @@ std::string list_of(const Names& names) {
   return list;
 }
 
-std::string raw_dtype_list() {
+std::string raw_dtype_list(bool only_real = false) {
   std::vector<std::string_view> names;
-  for (const auto& [name, dtype] : kRawDTypes) names.push_back(name);
+  for (const auto& [name, dtype] : kRawDTypes) {
+    if (!only_real || is_real(dtype)) names.push_back(name);
+  }
   return list_of(names);
 }
 
@@ -122,10 +124,10 @@ void resolve(CommonOptions& options) {
 
 }  // namespace
 
-void add_input_options(CLI::App& app, CommonOptions& options) {
+void add_input_options(CLI::App& app, CommonOptions& options, bool takes_integers) {
   app.add_option("--dtype", options.input.dtype,
                  fmt::format("type of npy files whose header names none: {}; with --shape: {}",
-                             list_of(kHints), raw_dtype_list()))
+                             list_of(kHints), raw_dtype_list(!takes_integers)))
       ->type_name("TYPE");
   app.add_option("--shape", options.input.shape,
                  "read a file without a header: little-endian elements of --dtype in row-major "

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "analysis/compare/prepared.h"
+#include "analysis/input_notes.h"
 #include "analysis/inputs.h"
 #include "analysis/io/message.h"
 #include "sim/error.h"
@@ -308,7 +309,10 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
   // A tile of two recipes takes twice the buffers of one.
   result.threads = static_cast<int>(std::clamp<std::int64_t>(
       options.memory_bytes / (2 * kMemoryPerThread), 1, thread_count(options.threads)));
-  InputTensors inputs = open_inputs(files, options.open, accepts);
+  const NamePatterns patterns(options.name_patterns);
+  InputTensors inputs = open_inputs(files, options.open, accepts, patterns, options.looking);
+  result.warnings = std::move(inputs.notes);
+  const std::vector<std::string> paths = inputs.paths();
   result.errors = std::move(inputs.errors);
   result.skipped = std::move(inputs.skipped);
   result.sources = std::move(inputs.sources);
@@ -319,7 +323,7 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
       throw Error(ErrorKind::kUnsupported, result.skipped.front().message);
     }
     throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
-                filtered ? "no tensor of the input passes --include and --exclude"
+                filtered ? no_tensor_passes(options.filter, paths)
                          : "the input holds no tensor that could be compared");
   }
   std::int64_t total = 0, done = 0;
@@ -349,6 +353,7 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
       row.source_hash = source_hash(*entry.source, *entry.tensor, result.threads, options.stop);
       row.file = entry.tensor->file;
       row.tensor = entry.tensor->name;
+      row.fields = entry.fields;
       row.dtype = shown_dtype(*entry.tensor);
       row.shape = entry.tensor->shape;
       row.backend_a = backend_a.name();

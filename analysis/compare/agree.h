@@ -41,6 +41,7 @@ struct AgreeCounts {
 
 struct AgreeRow {
   std::string file, tensor, dtype;
+  NameFields fields;
   std::vector<std::int64_t> shape;
   std::string source_hash;  // XXH3-64, as analyze states it
   Recipe a, b;
@@ -62,9 +63,11 @@ struct AgreeOptions {
   std::int64_t memory_bytes = std::int64_t{1} << 30;
   std::size_t first = 3;
   OpenOptions open;
-  std::string explain_options;  // appended to the commands that explain a block
+  std::vector<std::string> name_patterns;  // regular expressions, see name_pattern.h
+  std::string explain_options;             // appended to the commands that explain a block
   const std::atomic<bool>* stop = nullptr;
   std::function<void(std::int64_t done, std::int64_t total)> progress;
+  std::function<void(std::int64_t files)> looking;  // as AnalyzeOptions has it
 };
 
 struct AgreeResult {
@@ -72,6 +75,7 @@ struct AgreeResult {
   std::optional<AgreeCounts> total;  // of more than one tensor
   std::vector<ErrorRecord> errors, skipped;
   std::vector<Report::Source> sources;
+  std::vector<std::string> warnings;  // sentences about options and operands
   int threads = 1;
   bool interrupted = false;
 };

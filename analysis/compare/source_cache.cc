@@ -41,6 +41,22 @@ const SourceCache::File& SourceCache::file(const std::string& path, bool is_inpu
   return *entry;
 }
 
+// --shape and --dtype say what --input is; for the others a header has to.
+const SourceCache::File& SourceCache::open_plane(const std::string& path, std::string_view option) {
+  if (option == "--input") return file(path, true);
+  try {
+    return file(path, false);
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    if (what.find("is no container that this program knows") == std::string_view::npos) throw;
+    throw Error(error.kind(),
+                fmt::format("{} {}; only --input can be without a header (--shape, --dtype). Wrap "
+                            "the bytes with numpy, as in np.save(\"x.npy\", np.fromfile({}, "
+                            "np.uint8).reshape(ROWS, -1)), and name x.npy instead",
+                            option, what, in_quotes(path)));
+  }
+}
+
 SourceCache::Opened SourceCache::open(const std::string& operand, std::string_view option) {
   const std::lock_guard lock(mutex_);
   // The usual case first: a file that is open already, without asking the disk.
@@ -51,7 +67,7 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
   } else {
     parts = split_operand(operand);
   }
-  const File& opened = file(parts.file, option == "--input");
+  const File& opened = open_plane(parts.file, option);
   if (parts.tensor.empty()) {
     if (opened.source->tensors().size() == 1) {
       return {opened.source.get(), opened.source->tensors().data()};

@@ -38,6 +38,7 @@ class SourceCache {
     std::unordered_map<std::string, const TensorInfo*> again;
   };
   const File& file(const std::string& path, bool is_input);
+  const File& open_plane(const std::string& path, std::string_view option);
 
   SourcePool inputs_, others_;
   bool has_raw_;

@@ -34,6 +34,26 @@ bool starts_with_hdf5(const MappedFile& file) {
   return false;
 }
 
+void refuse_compressed(const MappedFile& file, std::string_view start) {
+  struct Compression {
+    std::string_view magic, name, command;
+  };
+  static constexpr std::array<Compression, 4> kKnown = {{{"\x1f\x8b\x08", "gzip", "gunzip -k"},
+                                                         {"\xfd"
+                                                          "7zXZ",
+                                                          "xz", "unxz -k"},
+                                                         {"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
+                                                         {"BZh", "bzip2", "bunzip2 -k"}}};
+  for (const auto& [magic, name, command] : kKnown) {
+    if (!start.starts_with(magic)) continue;
+    throw Error(
+        ErrorKind::kUnsupported,
+        fmt::format("{} is compressed with {}, expected a container of tensors: unpack it "
+                    "first ({} {})",
+                    printable(file.path()), name, command, printable(shell_word(file.path()))));
+  }
+}
+
 [[noreturn]] void refuse_kind(const MappedFile& file, const std::string& what) {
   throw Error(ErrorKind::kUnsupported, fmt::format("{} is {}", printable(file.path()), what));
 }
@@ -95,6 +115,7 @@ Kind kind_of(const MappedFile& file) {
       start.size() > kLengthBytes && read_header_length(file) <= kMaxSafetensorsHeader;
   const bool has_object = start.size() > kLengthBytes && start[kLengthBytes] == '{';
   if (has_length && has_object) return Kind::kSafetensors;
+  refuse_compressed(file, start);
   // Protocols 2 to 5 begin with their number.
   if (start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) {
     return Kind::kPickle;

@@ -79,9 +79,10 @@ TEST_CASE("a file that cannot be used is one sentence that names it, and exit co
   CHECK((unknown == 3 || unknown == 4));
   CHECK(run({"analyze", kSample + ":no.such.tensor"}).code == 3);
   CHECK(run({"info", kSample + ":no.such.tensor"}).code == 3);
-  CHECK(run({"quantize", folder.file("cut.safetensors"), folder.file("out"), "-r", "mxfp4"}).code ==
-        3);
-  CHECK_FALSE(std::filesystem::exists(folder.file("out")));
+  CHECK(run({"quantize", folder.file("cut.safetensors"), folder.file("out.safetensors"), "-r",
+             "mxfp4"})
+            .code == 3);
+  CHECK_FALSE(std::filesystem::exists(folder.file("out.safetensors")));
 }
 
 TEST_CASE("with several inputs the good ones are analyzed and the exit code is the worst") {

@@ -137,7 +137,8 @@ TEST_CASE("patterns, several hits of a tensor, and standard input twice") {
     CHECK(contains(result.err, "x2.safetensors and in "));
     CHECK(contains(result.err, "expected FILE:TENSOR of one file"));
   }
-  const Result several = run({"quantize", dir.file("x*"), dir.file("out"), "-r", "mxfp4"});
+  const Result several =
+      run({"quantize", dir.file("x*"), dir.file("out.safetensors"), "-r", "mxfp4"});
   CHECK(several.code == 2);
   CHECK(contains(several.err, "matches 2 files, expected one"));
 }
@@ -241,7 +242,7 @@ TEST_CASE("5000 files need few descriptors") {
   const Result analyzed =
       run({"analyze", dir.file("d"), "-r", "mxfp4", "--json", "--threads", "2"});
   const Result quantized =
-      run({"quantize", dir.file("d") + ":none", dir.file("out"), "-r", "mxfp4"});
+      run({"quantize", dir.file("d") + ":none", dir.file("out.safetensors"), "-r", "mxfp4"});
   const Result info = run({"info", dir.file("d/iter_*.safetensors"), "--json"});
   ::setrlimit(RLIMIT_NOFILE, &before);
   CAPTURE(analyzed.err);

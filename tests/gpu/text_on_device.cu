@@ -1,8 +1,8 @@
 // text_on_device.cu: the codec text as CUDA threads against the same text on the host: every scalar
 // format and rounding over all 2^32 binary32 patterns, and te, MX and HiF4 on random and hard
 // blocks. Needs a device; without one it prints SKIPPED. `text_on_device BLOCKS` sets the blocks
-// per job (default 2^20), a job being a contract with an element and an option. A line for each sweep, so that an interrupted run still says what it
-// saw.
+// per job (default 2^20), a job being a contract with an element and an option. A line for each
+// sweep, so that an interrupted run still says what it saw.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

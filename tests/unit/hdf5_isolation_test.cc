@@ -194,11 +194,19 @@ TEST_CASE("a file on which the library itself crashes is an error") {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   if (major == 1 && minor == 10 && release == 8) {
-    CHECK_THROWS_WITH_AS((void)open_source(path),
-                         (path + ": the HDF5 library crashed (SIGSEGV) while listing its datasets; "
-                                 "the file may be damaged")
-                             .c_str(),
-                         Error);
+    std::string message;
+    try {
+      (void)open_source(path);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    // Under AddressSanitizer the page is another one.
+    const auto sentence = [&](const std::string& signal) {
+      return path + ": the HDF5 library crashed (" + signal +
+             ") while listing its datasets; the file may be damaged";
+    };
+    const bool is_known = message == sentence("SIGSEGV") || message == sentence("SIGBUS");
+    CHECK_MESSAGE(is_known, message);
   } else {
     MESSAGE("read: ", survives(path));
   }
