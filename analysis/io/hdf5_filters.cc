@@ -143,10 +143,6 @@ void describe_chunks(hid_t properties, std::int64_t element_bytes, std::int64_t 
   }
 }
 
-}  // namespace
-
-namespace {
-
 // The library reads a dataset without chunks beyond its data where a damaged header gives it a
 // larger shape, and not twice the same.
 void check_extent(hid_t dataset, std::int64_t element_bytes, Hdf5Layout& out) {

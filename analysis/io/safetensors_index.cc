@@ -137,7 +137,7 @@ class OpenShards {
       throw Error(ErrorKind::kData,
                   fmt::format("{} was changed, replaced or removed after its tensors were listed; "
                               "run again on files that stay as they are",
-                              printable(path)));
+                              printable(path, 512)));
     }
     return keep(std::make_shared<MappedFile>(path));
   }
@@ -240,12 +240,12 @@ class IndexedSet {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
       fail(index_, fmt::format("tensor {} is said to be in {}, but there is no such file",
-                               in_quotes(tensor), printable(path)));
+                               in_quotes(tensor), printable(path, 512)));
     }
     if (!options_.follow_links && !fence_.holds(path)) {
       fail(index_, fmt::format("tensor {} is said to be in {}, which is a link out of the folder "
                                "of the index (--follow-links reads it)",
-                               in_quotes(tensor), printable(path)));
+                               in_quotes(tensor), printable(path, 512)));
     }
     shard.contents = read_shard(path, options_, open_);
     shard.first_file = contents_.files.size();
