@@ -181,6 +181,24 @@ TEST_CASE("a file that is cut at any place ends in an error") {
   }
 }
 
+// Found by mutation: the library reads on behind the data, and small reads not as large ones.
+TEST_CASE("a shape that needs more than there is of data is an error") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  std::string bytes =
+      test::read_file((test::data_dir() / "containers/h5_custom_float.h5").string());
+  REQUIRE(bytes[4136] == 16);  // columns of e5m2, 16x16 bytes
+  bytes[4136] = 23;
+  test::write_file(path, bytes);
+  const auto source = open_source(path);
+  const std::vector<TensorInfo>& tensors = source->tensors();
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [](const TensorInfo& t) { return t.name == "e5m2"; });
+  REQUIRE(found != tensors.end());
+  CHECK(error_of(*source, static_cast<std::size_t>(found - tensors.begin())) ==
+        path + ": tensor \"e5m2\" has a shape of 368 elements of 1 bytes, but 256 bytes of data");
+}
+
 TEST_CASE("a file on which the library itself crashes is an error") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5");
