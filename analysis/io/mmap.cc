@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "analysis/io/file_identity.h"
 #include "analysis/io/message.h"
 #include "sim/error.h"
 
@@ -73,7 +74,8 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   map();
 }
 
-MappedFile::MappedFile(int fd, const std::string& path) : path_(path), fd_(fd) {
+MappedFile::MappedFile(int fd, const std::string& path, bool is_own)
+    : path_(path), fd_(fd), is_own_(is_own) {
   map();
 }
 
@@ -130,10 +132,11 @@ void MappedFile::check() const {
                             printable(path_), size_, status.st_size));
   }
   // Not the time of status changes: a file that is renamed or deleted can be read to its end.
-  if (status.st_size != size_ || status.st_mtim.tv_sec != seconds_ ||
-      status.st_mtim.tv_nsec != nanoseconds_) {
-    throw Error(ErrorKind::kData, fmt::format("{} was changed while it was being read; run again "
-                                              "when nobody writes to it",
+  const bool has_time = is_own_ || is_same_time(seconds_, nanoseconds_, status.st_mtim.tv_sec,
+                                                status.st_mtim.tv_nsec);
+  if (status.st_size != size_ || !has_time) {
+    throw Error(ErrorKind::kData, fmt::format("{} was written to or touched while it was being "
+                                              "read; run again when nobody does that",
                                               printable(path_)));
   }
 }

@@ -13,8 +13,9 @@ class MappedFile {
  public:
   // Throws Error(kData) when the file is missing, unreadable, empty or not a regular file.
   explicit MappedFile(const std::string& path);
-  // Takes over an open regular file; `path` is what messages call it.
-  MappedFile(int fd, const std::string& path);
+  // Takes over an open regular file; `path` is what messages call it. `is_own`: this program wrote
+  // it and nobody else can write to it, so that the time of its last change says nothing.
+  MappedFile(int fd, const std::string& path, bool is_own = false);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -27,8 +28,8 @@ class MappedFile {
   // Throws Error(kData) when the size of the file or the time of its last change is no longer what
   // it was when it was opened, or when a page could not be read since. To be called before a read
   // and, as the access itself shows what the disk can still deliver, after it. Times are as exact
-  // as the file system keeps them, some milliseconds on Linux; writes through another mapping
-  // become known when the system sets the time.
+  // as the file system keeps them, some milliseconds on Linux, and compared with is_same_time()
+  // (file_identity.h); writes through another mapping become known when the system sets the time.
   void check() const;
   // Counts bytes of pages that were touched; after every 128 MiB the resident pages are dropped
   // (they stay in the page cache). Thread-safe.
@@ -41,6 +42,7 @@ class MappedFile {
 
   std::string path_;
   int fd_ = -1;
+  bool is_own_ = false;
   std::int64_t size_ = 0;
   std::int64_t seconds_ = 0, nanoseconds_ = 0;  // time of the last change of the content
   const unsigned char* data_ = nullptr;

@@ -118,7 +118,7 @@ class PooledSource final : public TensorSource {
     // Other threads that want the same file wait; other files do not.
     const std::lock_guard lock(opening_);
     if (Reader reader = pool_->find(this)) return reader;
-    if (identify_file(path_) != identity_) changed();
+    if (!is_unchanged(identity_, identify_file(path_))) changed();
     Reader reader = open_source(path_, pool_->options);
     const auto& now = reader->tensors();
     if (!std::equal(now.begin(), now.end(), tensors_.begin(), tensors_.end(), same)) changed();

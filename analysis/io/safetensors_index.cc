@@ -133,7 +133,7 @@ class OpenShards {
       std::rotate(open_.begin(), found, found + 1);
       return open_.front();
     }
-    if (identify_file(path) != identity) {
+    if (!is_unchanged(identity, identify_file(path))) {
       throw Error(ErrorKind::kData,
                   fmt::format("{} was changed, replaced or removed after its tensors were listed; "
                               "run again on files that stay as they are",

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,7 +74,18 @@ void ScratchFile::write_at(std::int64_t offset, const void* data, std::size_t by
 }
 
 std::shared_ptr<MappedFile> ScratchFile::finish(const std::string& path) {
-  return std::make_shared<MappedFile>(std::exchange(fd_, -1), path);
+  return std::make_shared<MappedFile>(std::exchange(fd_, -1), path, true);
+}
+
+bool has_scratch_room(const std::string& folder, std::int64_t bytes, std::int64_t given_back) {
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0 || status.f_bsize <= 0) return false;
+  constexpr std::int64_t kMostInMemory = std::int64_t{256} << 20;
+  const auto type = static_cast<std::uint32_t>(status.f_type);
+  if ((type == TMPFS_MAGIC || type == RAMFS_MAGIC) && bytes > kMostInMemory) return false;
+  const auto unit = static_cast<std::uint64_t>(status.f_bsize);
+  const std::uint64_t free = status.f_bavail + static_cast<std::uint64_t>(given_back) / unit;
+  return static_cast<std::uint64_t>(bytes) / unit < free / 2;
 }
 
 bool is_stream(const std::string& path) {

@@ -35,6 +35,9 @@ class ScratchFile {
   std::int64_t size_ = 0;
 };
 
+// Whether a file of `bytes` that only saves time may lie in `folder`: it takes at most half of what
+// is free there once `given_back` bytes are, and at most 256 MiB where files lie in memory (tmpfs).
+bool has_scratch_room(const std::string& folder, std::int64_t bytes, std::int64_t given_back);
 // Everything that comes out of a FIFO, pipe or socket ("-": standard input) until it ends; it waits
 // for a writer as long as none comes. A regular file behind "-" is mapped as it is. Throws
 // Error(kData) for terminals and devices, when nothing comes, when the folder is full, and

@@ -1,12 +1,16 @@
 // changed_file_test.cc: files whose bytes change in place while they are read, with the size that
 // they had, give no figures.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "analysis/io/file_identity.h"
+#include "analysis/io/scratch.h"
 #include "analysis/io/tensor_source.h"
 #include "sim/error.h"
 #include "tests/support/container_bytes.h"
@@ -75,13 +79,63 @@ TEST_CASE("a file that is written to while it is read is an error of its tensors
       CHECK(failure_of(*source) == "");  // what was unpacked before stays as it was
       const auto again = open_source(written);
       touch_last_byte(written);
-      CHECK(failure_of(*again).starts_with(written + " was changed while it was being read"));
+      CHECK(failure_of(*again).starts_with(written +
+                                           " was written to or touched while it was being read"));
       continue;
     }
-    CHECK(failure_of(*source) ==
-          written + " was changed while it was being read; run again when nobody writes to it");
+    CHECK(
+        failure_of(*source) ==
+        written +
+            " was written to or touched while it was being read; run again when nobody does that");
     CHECK(failure_of(*open_source(dir.file(c.opened))) == "");
   }
+}
+
+TEST_CASE("a time of which a network file system cut off a part is no change") {
+  CHECK(is_same_time(100, 123456789, 100, 123456789));
+  CHECK(is_same_time(100, 123456789, 100, 123456700));
+  CHECK(is_same_time(100, 123456789, 100, 123456000));
+  CHECK(is_same_time(100, 123456789, 100, 123000000));
+  CHECK(is_same_time(100, 123456789, 100, 0));
+  CHECK_FALSE(is_same_time(100, 123456789, 101, 123456789));
+  CHECK_FALSE(is_same_time(100, 123456789, 101, 0));
+  CHECK_FALSE(is_same_time(100, 123456789, 100, 123456790));
+  CHECK_FALSE(is_same_time(100, 0, 100, 123456789));
+  const TempDir dir;
+  const std::string path = dir.file("a.npy");
+  write_file(path, npy_bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
+                             bytes_of<float>({1.5f, -2.0f})));
+  const auto set_time = [&](long nanoseconds) {
+    const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, nanoseconds}};
+    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+  };
+  set_time(123456789);
+  const auto source = open_source(path);
+  const auto identity = identify_file(path);
+  set_time(0);
+  CHECK(failure_of(*source) == "");
+  CHECK(is_unchanged(identity, identify_file(path)));
+  set_time(5);
+  CHECK(failure_of(*source).find("was written to or touched") != std::string::npos);
+  CHECK_FALSE(is_unchanged(identity, identify_file(path)));
+  CHECK_FALSE(is_unchanged(std::nullopt, std::nullopt));
+}
+
+TEST_CASE("the time of a file of its own says nothing") {
+  const TempDir dir;
+  ScratchFile scratch(dir.path().string(), "x");
+  scratch.write("12345678", 8);
+  const auto file = scratch.finish("x");
+  std::string path;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with(dir.path().string() + "/")) path = entry.path().string();
+  }
+  REQUIRE(path != "");
+  const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+  CHECK_NOTHROW(file->check());
 }
 
 TEST_CASE("a file that is renamed or deleted while it is read can be read to its end") {
