@@ -12,6 +12,7 @@
 #include "analysis/io/message.h"
 #include "analysis/io/near_names.h"
 #include "analysis/io/scratch.h"
+#include "analysis/io/source_faults.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -101,11 +102,10 @@ void keep_first_of_each(InputFiles& inputs) {
 void report_faults(const SourceInfo& info, const std::string& tensor,
                    const std::function<bool(const std::string&)>& accepts,
                    std::vector<ErrorRecord>& errors) {
-  for (const SourceFault& fault : info.faults) {
-    const auto is_wanted = [&](const std::string& name) {
-      return (tensor.empty() || name == tensor) && accepts(name);
-    };
-    if (std::none_of(fault.tensors.begin(), fault.tensors.end(), is_wanted)) continue;
+  const auto is_wanted = [&](const std::string& name) {
+    return (tensor.empty() || name == tensor) && accepts(name);
+  };
+  for (const SourceFault& fault : wanted_faults(info.faults, is_wanted)) {
     errors.push_back({fault.file, tensor, fault.message, fault.exit_code});
   }
 }

@@ -17,6 +17,8 @@ CompositeSource::CompositeSource(const std::string& path,
   info_.container = "directory";
   for (const auto& source : sources_) {
     info_.bytes += source->info().bytes;
+    info_.faults.insert(info_.faults.end(), source->info().faults.begin(),
+                        source->info().faults.end());
     for (const TensorInfo& tensor : source->tensors()) {
       index_.emplace(tensor.file + '\0' + tensor.name, tensors_.size());
       tensors_.push_back(tensor);

@@ -14,7 +14,7 @@ constexpr std::size_t kMostNames = 3;
 // Longer names are compared by their ends only.
 constexpr std::size_t kMostLength = 256;
 // Steps of all comparisons together; what comes later in a file of 10^6 names is left out.
-constexpr std::int64_t kMostSteps = 200'000'000;
+constexpr std::int64_t kMostSteps = 20'000'000;
 
 // Insertions, deletions and replacements (Levenshtein) from a to b.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::vector<std::size_t>& row) {
@@ -66,8 +66,13 @@ std::string near_names(const std::vector<TensorInfo>& tensors, std::string_view 
   std::stable_sort(near.begin(), near.end(),
                    [](const Near& a, const Near& b) { return a.distance < b.distance; });
   std::string text;
-  for (std::size_t i = 0; i < std::min(near.size(), kMostNames); ++i) {
-    text += (i == 0 ? "; near it: " : ", ") + in_quotes(*near[i].name);
+  // The files of a directory may hold tensors of equal names.
+  std::vector<std::string_view> told;
+  for (const Near& candidate : near) {
+    if (std::find(told.begin(), told.end(), *candidate.name) != told.end()) continue;
+    text += (told.empty() ? "; near it: " : ", ") + in_quotes(*candidate.name);
+    told.emplace_back(*candidate.name);
+    if (told.size() == kMostNames) break;
   }
   return text;
 }

@@ -8,8 +8,9 @@
 
 namespace fp4scope {
 
-// For the end of a sentence: "; near it: \"a\", \"b\"" with at most three names, those first that
-// end with `wanted` (or it with them), then those that are few edits away; "" when there is none.
+// For the end of a sentence: "; near it: \"a\", \"b\"" with at most three different names, those
+// first that end with `wanted` (or it with them), then those that are few edits away; "" when there
+// is none.
 std::string near_names(const std::vector<TensorInfo>& tensors, std::string_view wanted);
 
 }  // namespace fp4scope

@@ -211,7 +211,8 @@ class IndexedSet {
       if (!options_.parts || (options_.stop != nullptr && *options_.stop)) throw;
       if (!shard.fault) {
         shard.fault = faults.size();
-        faults.push_back({(folder_ / name).string(), error.what(), error.exit_code(), {}});
+        faults.push_back(
+            {(folder_ / name).string(), error.what(), error.exit_code(), {}, shard.cause});
       }
     }
     faults[*shard.fault].tensors.push_back(tensor);
@@ -223,6 +224,9 @@ class IndexedSet {
       fault.message += fmt::format("; {} tensor{} of the index {} left out", count,
                                    count == 1 ? "" : "s", printable(index_.path()));
     }
+    const bool any_loaded = std::any_of(shards_.begin(), shards_.end(),
+                                        [](const auto& shard) { return shard.second.loaded; });
+    if (!any_loaded) all_safetensors_ = !index_.path().ends_with(".bin.index.json");
     contents_.info.container = all_safetensors_ ? "safetensors index" : "pytorch index";
   }
 
@@ -232,17 +236,20 @@ class IndexedSet {
     std::unordered_map<std::string, std::size_t> positions;  // by name of tensor
     std::size_t first_file = 0;                              // in contents.files of the set
     bool loaded = false;
-    std::optional<std::size_t> fault;  // index into info.faults
+    SourceFault::Cause cause = SourceFault::Cause::kOther;  // while it is not loaded
+    std::optional<std::size_t> fault;                       // index into info.faults
   };
 
   void load(Shard& shard, const std::string& tensor, const std::string& name) {
     const std::string path = (folder_ / name).string();
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
+      shard.cause = SourceFault::Cause::kMissing;
       fail(index_, fmt::format("tensor {} is said to be in {}, but there is no such file",
                                in_quotes(tensor), printable(path, 512)));
     }
     if (!options_.follow_links && !fence_.holds(path)) {
+      shard.cause = SourceFault::Cause::kOutside;
       fail(index_, fmt::format("tensor {} is said to be in {}, which is a link out of the folder "
                                "of the index (--follow-links reads it)",
                                in_quotes(tensor), printable(path, 512)));

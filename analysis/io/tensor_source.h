@@ -47,10 +47,12 @@ struct TensorInfo {
 
 // A shard that an index names and that cannot be read, or lacks tensors that it should hold.
 struct SourceFault {
+  enum class Cause { kMissing, kOutside, kOther };  // kOutside: a link out of the folder
   std::string file;
   std::string message;
   int exit_code = 0;
   std::vector<std::string> tensors;  // the names that are left out with it
+  Cause cause = Cause::kOther;
 };
 
 // What a safetensors file or another container says about itself, for provenance.
