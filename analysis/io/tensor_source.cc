@@ -74,14 +74,23 @@ void refuse_tar(const MappedFile& file) {
   refuse_kind(file, "a tar archive; unpack it first");
 }
 
-// Pickles of protocols 0 and 1 have no number; these are their beginnings for dicts, lists and
-// objects, and for the number that old PyTorch files begin with.
-void refuse_text_pickle(const MappedFile& file, std::string_view start) {
-  static constexpr std::array<std::string_view, 6> kStarts = {
-      "(dp", "(lp", "}q", "]q", "(d.", "L119547037146038801333356L\n."};
-  const bool is_known = std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view known) {
-    return start.starts_with(known);
-  });
+// The start of the rest of a pickle of protocol 0 or 1 behind an object: it is put into the memo,
+// under a number in decimal digits or one byte.
+bool puts_first(std::string_view rest) {
+  return rest.starts_with("p0\n") || rest.starts_with("p1\n") ||
+         rest.starts_with(std::string_view("q\0", 2)) || rest.starts_with("q\x01");
+}
+
+// Pickles of protocols 0 and 1 have no number, and much text begins as they do: they are told by
+// their first objects (dict, list, a global name) with what follows it and by their last byte. What
+// follows the magic number of old PyTorch files are bytes of storages.
+void refuse_text_pickle(const MappedFile& file) {
+  constexpr std::int64_t kShown = 512;
+  const std::string_view start = file.text(0, std::min(file.size(), kShown));
+  const bool is_torch = start.starts_with("L119547037146038801333356L\n.");
+  const bool is_container =
+      ((start.starts_with("(d") || start.starts_with("(l")) && puts_first(start.substr(2))) ||
+      ((start[0] == '}' || start[0] == ']') && puts_first(start.substr(1)));
   // GLOBAL: a module and a name, a line each.
   const auto is_name = [](std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -92,15 +101,16 @@ void refuse_text_pickle(const MappedFile& file, std::string_view start) {
   const std::size_t module_end = start.find('\n');
   const std::size_t name_end =
       module_end == std::string_view::npos ? module_end : start.find('\n', module_end + 1);
-  const bool is_global = start.starts_with('c') && name_end != std::string_view::npos &&
-                         is_name(start.substr(1, module_end - 1)) &&
-                         is_name(start.substr(module_end + 1, name_end - module_end - 1)) &&
-                         file.text(file.size() - 1, 1) == ".";
-  if (!is_known && !is_global) return;
-  refuse_kind(
-      file,
-      "a protocol 0 pickle (or 1), expected protocol 2 or later: save it again with a later "
-      "one, or as npy or safetensors");
+  const bool is_global =
+      start.starts_with('c') && name_end != std::string_view::npos &&
+      is_name(start.substr(1, module_end - 1)) &&
+      is_name(start.substr(module_end + 1, name_end - module_end - 1)) &&
+      (puts_first(start.substr(name_end + 1)) || start.substr(name_end + 1).starts_with('('));
+  const bool has_end = file.text(file.size() - 1, 1) == ".";
+  if (!is_torch && !(has_end && (is_container || is_global))) return;
+  refuse_kind(file,
+              "a pickle of protocol 0 or 1, expected protocol 2 or later: save it again with a "
+              "later one, or as npy or safetensors");
 }
 
 Kind kind_of(const MappedFile& file) {
@@ -133,7 +143,7 @@ Kind kind_of(const MappedFile& file) {
                                               printable(file.path()), file.size()));
   }
   refuse_tar(file);
-  refuse_text_pickle(file, start);
+  refuse_text_pickle(file);
   throw Error(ErrorKind::kData,
               fmt::format("{} is no container that this program knows (safetensors, npy, npz, "
                           "PyTorch, GGUF, HDF5): it starts with {}",

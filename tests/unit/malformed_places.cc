@@ -76,6 +76,8 @@ MalformedCases malformed_places() {
       file_case("place: a tar-format torch file", tar_start("sys_info")),
       file_case("place: a tar archive", tar_start("x.safetensors")),
       file_case("place: a pickle of protocol 0", "(dp0\nVw\np1\nL1L\ns."),
+      file_case("place: a story", "chapter\none\ntext of a story."),
+      file_case("place: a Lisp program", "(lp lisp program) ; comment."),
       file_case("place: an array in a pickle of protocol 0",
                 "cnumpy.core.multiarray\n_reconstruct\np0\n(."),
       file_case("place: a torch file with pickles of protocol 0",
