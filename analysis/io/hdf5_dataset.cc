@@ -73,7 +73,8 @@ Hdf5Dataset describe_dataset(hid_t dataset, std::int64_t file_bytes) {
   out.bytes = described.bytes;
   out.swapped = described.swapped;
   // Before the shape: that of a virtual dataset may depend on other files.
-  const auto element = static_cast<std::int64_t>(H5Tget_size(type.get()));
+  const std::int64_t element =
+      described.bytes == 0 ? 0 : static_cast<std::int64_t>(H5Tget_size(type.get()));
   Hdf5Layout layout = describe_layout(dataset, element, file_bytes);
   out.refusal = layout.refusal;
   out.reason = std::move(layout.reason);

@@ -37,7 +37,9 @@ struct Hdf5Layout {
   Hdf5Status refusal = Hdf5Status::kOk;
   std::string reason;
 };
-// `file_bytes` is the size of the file, against which chunks are weighed.
+// `element_bytes` is the size of an element in the file; 0: of a type that cannot be read, whose
+// size in memory may be another. `file_bytes` is the size of the file, against which chunks are
+// weighed.
 Hdf5Layout describe_layout(hid_t dataset, std::int64_t element_bytes, std::int64_t file_bytes);
 
 // What the library says about a thing that it cannot open. Files of newer versions of HDF5 are

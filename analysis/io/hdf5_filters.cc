@@ -193,7 +193,7 @@ Hdf5Layout describe_layout(hid_t dataset, std::int64_t element_bytes, std::int64
   describe_filters(properties.get(), out);
   if (out.refusal == Hdf5Status::kOk && layout == H5D_CHUNKED) {
     describe_chunks(properties.get(), element_bytes, file_bytes, out);
-  } else if (out.refusal == Hdf5Status::kOk) {
+  } else if (out.refusal == Hdf5Status::kOk && element_bytes > 0) {
     check_extent(dataset, element_bytes, out);
   }
   return out;

@@ -13,15 +13,19 @@ std::string hdf5_reason(std::string_view reason) {
                   "truncated file: eof = %llu, sblock->base_addr = %llu, "
                   "stored_eof = %llu",
                   &has, &base, &says) == 3) {
-    return "the file has " + std::to_string(has) + " bytes, its header says " +
-           std::to_string(base + says) + " (truncated?)";
+    // The header counts from the start of the file, the library's end from behind a user block.
+    return "the file has " + std::to_string(has + base) + " bytes, its header says " +
+           std::to_string(says) + " (truncated?)";
+  }
+  if (text.find("already open for") != std::string::npos) {
+    return "its writer did not close it, or is still writing to it (if nobody is: h5clear -s FILE)";
   }
   if (text == "bad byte number in an address") return "its header gives no size of addresses";
   if (text.empty()) return "the HDF5 library gives no reason";
   // Names of C: nobody but the library's authors knows them.
   const bool names_code =
       text.find_first_of("_=();>") != std::string::npos || text.find("H5") != std::string::npos;
-  if (names_code) return "the HDF5 library finds it damaged";
+  if (names_code) return "the HDF5 library gives no reason in plain words";
   static constexpr std::array<std::string_view, 5> kFailures = {"unable to ", "can't ", "cannot ",
                                                                 "couldn't ", "could not "};
   for (const std::string_view failure : kFailures) {

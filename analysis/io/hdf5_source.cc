@@ -191,6 +191,12 @@ void Hdf5Source::count_waste(std::size_t index, const Hdf5Work& work, std::int64
   copy.wasted = std::max<std::int64_t>(copy.wasted + work.unpacked - given, 0);
   const bool is_due = copy.wasted - kMostWaste > tensors_[index].bytes;
   if (!is_due || copy.refused || copy.bytes || work.columns == 0) return;
+  std::int64_t given_back = 0;
+  for (const auto& [other, old] : copies_) given_back += old.bytes ? old.bytes->size() : 0;
+  if (!has_scratch_room(options_.scratch_folder, tensors_[index].bytes, given_back)) {
+    copy.refused = true;  // it goes on as slowly as before, and the other copy stays
+    return;
+  }
   for (auto& [other, old] : copies_) old.bytes.reset();
   copy.wasted = 0;
   try {
@@ -199,7 +205,7 @@ void Hdf5Source::count_waste(std::size_t index, const Hdf5Work& work, std::int64
     throw;
   } catch (const Error&) {
     if (options_.stop != nullptr && *options_.stop) throw;
-    copy.refused = true;  // no room: it goes on as slowly as before
+    copy.refused = true;
   }
 }
 

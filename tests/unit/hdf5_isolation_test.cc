@@ -49,6 +49,16 @@ std::string error_of(const TensorSource& source, std::size_t index) {
   return "";
 }
 
+std::string opening_error(const std::string& path) {
+  try {
+    (void)open_source(path);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kData);
+    return error.what();
+  }
+  return "";
+}
+
 void write_two(const std::string& path) {
   Hdf5File file(path);
   const std::vector<float> values(12, 1.5f);
@@ -179,6 +189,60 @@ TEST_CASE("a file that is cut at any place ends in an error") {
     CAPTURE(size);
     CHECK_FALSE(survives(path));
   }
+}
+
+TEST_CASE("a file cut behind a user block is told with the sizes that the file system shows") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  const std::string whole =
+      test::read_file((test::data_dir() / "containers/h5_userblock.h5").string());
+  REQUIRE(whole.size() == 7224);
+  test::write_file(path, whole.substr(0, 3612));
+  CHECK(opening_error(path).ends_with(
+      ": the file has 3612 bytes, its header says 7224 (truncated?)"));
+}
+
+TEST_CASE("a file that its writer has not closed is told so") {
+  const test::TempDir folder;
+  const Hid access(H5Pcreate(H5P_FILE_ACCESS));
+  REQUIRE(H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) >= 0);
+  const Hid file(H5Fcreate(folder.file("x.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
+  REQUIRE(H5Fflush(file.get(), H5F_SCOPE_GLOBAL) >= 0);
+  fs::copy_file(folder.file("x.h5"), folder.file("t.h5"));
+  CHECK(opening_error(folder.file("t.h5"))
+            .ends_with(": its writer did not close it, or is still writing to it (if nobody is: "
+                       "h5clear -s FILE)"));
+}
+
+// In memory an element takes 16 bytes, in a file with addresses of 4 bytes 12.
+TEST_CASE("types that cannot be read are not called damaged for their size in memory") {
+  const test::TempDir folder;
+  const std::string path = folder.file("t.h5");
+  {
+    const Hid sizes(H5Pcreate(H5P_FILE_CREATE));
+    REQUIRE(H5Pset_sizes(sizes.get(), 4, 4) >= 0);
+    const Hid file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, sizes.get(), H5P_DEFAULT));
+    const Hid type(H5Tvlen_create(H5T_NATIVE_INT));
+    const hsize_t extent = 100;
+    const Hid space(H5Screate_simple(1, &extent, nullptr));
+    const Hid dataset(H5Dcreate2(file.get(), "lists", type.get(), space.get(), H5P_DEFAULT,
+                                 H5P_DEFAULT, H5P_DEFAULT));
+    int number = 7;
+    const std::vector<hvl_t> lists(extent, hvl_t{1, &number});
+    REQUIRE(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, lists.data()) >= 0);
+    REQUIRE(H5Dget_storage_size(dataset.get()) == 1200);
+  }
+  const auto source = open_source(path);
+  unsigned char element[16];
+  std::string refusal;
+  try {
+    source->read_raw(source->tensors().at(0), 0, 1, 0, 1, element);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kUnsupported);
+    refusal = error.what();
+  }
+  CHECK(refusal ==
+        path + ": tensor \"lists\" has the dtype \"variable-length\", which cannot be read");
 }
 
 // Found by mutation: the library reads on behind the data, and small reads not as large ones.
