@@ -264,8 +264,8 @@ std::size_t find_tensor(const TensorSource& source, const Operand& operand) {
     }
   }
   refuse(ErrorKind::kData,
-         fmt::format("{} holds no tensor {}; it has {} tensor{}{}", printable(operand.file),
-                     in_quotes(operand.tensor), tensors.size(), tensors.size() == 1 ? "" : "s",
+         fmt::format("{} holds no tensor {}; it has {}{}", printable(operand.file),
+                     in_quotes(operand.tensor), counted(tensors.size(), "tensor"),
                      near_names(tensors, operand.tensor)));
 }
 
@@ -340,8 +340,9 @@ Explanation explain_tensor(const Recipe& recipe, const BlockPlace& place,
   const TensorInfo& stored = file->tensors()[index];
   const std::string name = where(stored);
   if (!is_real(stored.dtype)) {
-    refuse(ErrorKind::kUnsupported, fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8", name,
-                                                printable(dtype_label(stored))));
+    refuse(ErrorKind::kUnsupported,
+           fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8", name,
+                       printable(dtype_label(stored)) + dtype_advice(stored)));
   }
   const int axis = resolve_axis(stored, options.axis);
   const AxisView moved(*file, options.axis);

@@ -50,7 +50,8 @@ PreparedInput::PreparedInput(const TensorSource& source, const TensorInfo& tenso
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{}: tensor {}: expected F64, F32, F16, BF16 or FP8 numbers, found "
                             "dtype {}",
-                            printable(tensor.file), in_quotes(tensor.name), dtype_label(tensor)));
+                            printable(tensor.file), in_quotes(tensor.name),
+                            dtype_label(tensor) + dtype_advice(tensor)));
   }
   if (axis != -1 && resolve_axis(tensor, axis) + 1 < static_cast<int>(tensor.shape.size())) {
     alone_ = std::make_unique<OneTensor>(source, tensor);

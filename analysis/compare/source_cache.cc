@@ -8,6 +8,7 @@
 #include "analysis/analyze.h"
 #include "analysis/io/message.h"
 #include "analysis/io/near_names.h"
+#include "analysis/io/scratch.h"
 #include "sim/error.h"
 
 namespace fp4scope {
@@ -46,14 +47,14 @@ const SourceCache::File& SourceCache::open_plane(const std::string& path, std::s
   if (option == "--input") return file(path, true);
   try {
     return file(path, false);
-  } catch (const Error& error) {
-    const std::string_view what = error.what();
-    if (what.find("is no container that this program knows") == std::string_view::npos) throw;
+  } catch (const UnknownContainer& error) {
+    // What came through a pipe is gone.
+    const std::string shown = is_stream(path) ? "FILE" : in_quotes(path);
     throw Error(error.kind(),
                 fmt::format("{} {}; only --input can be without a header (--shape, --dtype). Wrap "
                             "the bytes with numpy, as in np.save(\"x.npy\", np.fromfile({}, "
                             "np.uint8).reshape(ROWS, -1)), and name x.npy instead",
-                            option, what, in_quotes(path)));
+                            option, error.what(), shown));
   }
 }
 
@@ -72,17 +73,17 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
     if (opened.source->tensors().size() == 1) {
       return {opened.source.get(), opened.source->tensors().data()};
     }
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{} {}: the file holds {} tensors, expected FILE:TENSOR", option,
-                            printable(operand), opened.source->tensors().size()));
+    throw Error(ErrorKind::kUsage, fmt::format("{} {}: the file holds {}, expected FILE:TENSOR",
+                                               option, printable(operand),
+                                               counted(opened.source->tensors().size(), "tensor")));
   }
   const auto found = opened.by_name.find(parts.tensor);
   if (found == opened.by_name.end()) {
-    throw Error(
-        ErrorKind::kData,
-        fmt::format("{} {}: {} holds no tensor {}; it has {} tensors{}", option, printable(operand),
-                    printable(parts.file), in_quotes(parts.tensor), opened.source->tensors().size(),
-                    near_names(opened.source->tensors(), parts.tensor)));
+    throw Error(ErrorKind::kData,
+                fmt::format("{} {}: {} holds no tensor {}; it has {}{}", option, printable(operand),
+                            printable(parts.file), in_quotes(parts.tensor),
+                            counted(opened.source->tensors().size(), "tensor"),
+                            near_names(opened.source->tensors(), parts.tensor)));
   }
   if (const auto again = opened.again.find(parts.tensor); again != opened.again.end()) {
     throw Error(

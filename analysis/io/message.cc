@@ -74,6 +74,10 @@ std::string in_quotes(std::string_view text, std::size_t limit) {
   return '"' + printable(text, limit) + '"';
 }
 
+std::string counted(std::size_t count, std::string_view noun) {
+  return std::to_string(count) + ' ' + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (const std::int64_t extent : shape) {

@@ -1,6 +1,7 @@
 // message.h: pieces of error sentences. Names and header texts come from untrusted files, so
 // control characters and ill-formed UTF-8 are escaped and long texts are cut.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@ namespace fp4scope {
 std::string printable(std::string_view text, std::size_t limit = 4096);
 // In double quotes, cut after `limit` bytes.
 std::string in_quotes(std::string_view text, std::size_t limit = 120);
+// "1 tensor", "3 tensors".
+std::string counted(std::size_t count, std::string_view noun);
 // "[2, 32]", "[]" for 0-d.
 std::string shape_text(const std::vector<std::int64_t>& shape);
 // The text as one word of a POSIX shell, for commands that a sentence proposes.

@@ -22,7 +22,7 @@
 namespace fp4scope {
 namespace {
 
-enum class Kind { kSafetensors, kIndex, kNpy, kZip, kPickle, kGguf, kHdf5 };
+enum class Kind { kSafetensors, kHalfSafetensors, kIndex, kNpy, kZip, kPickle, kGguf, kHdf5 };
 
 bool starts_with_hdf5(const MappedFile& file) {
   // The signature stands at byte 0, 512, 1024, 2048, ... (a user block may lie before it).
@@ -34,23 +34,24 @@ bool starts_with_hdf5(const MappedFile& file) {
   return false;
 }
 
-void refuse_compressed(const MappedFile& file, std::string_view start) {
+void refuse_compressed(const MappedFile& file, std::string_view start, bool is_stream) {
   struct Compression {
-    std::string_view magic, name, command;
+    std::string_view magic, name;  // of the program, too
   };
-  static constexpr std::array<Compression, 4> kKnown = {{{"\x1f\x8b\x08", "gzip", "gunzip -k"},
+  static constexpr std::array<Compression, 4> kKnown = {{{"\x1f\x8b\x08", "gzip"},
                                                          {"\xfd"
                                                           "7zXZ",
-                                                          "xz", "unxz -k"},
-                                                         {"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
-                                                         {"BZh", "bzip2", "bunzip2 -k"}}};
-  for (const auto& [magic, name, command] : kKnown) {
+                                                          "xz"},
+                                                         {"\x28\xb5\x2f\xfd", "zstd"},
+                                                         {"BZh", "bzip2"}}};
+  for (const auto& [magic, name] : kKnown) {
     if (!start.starts_with(magic)) continue;
-    throw Error(
-        ErrorKind::kUnsupported,
-        fmt::format("{} is compressed with {}, expected a container of tensors: unpack it "
-                    "first ({} {})",
-                    printable(file.path()), name, command, printable(shell_word(file.path()))));
+    const std::string advice =
+        is_stream ? fmt::format("pipe it through {} -dc", name)
+                  : fmt::format("unpack it first ({} -dc {} > NEW)", name, shell_word(file.path()));
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{} is compressed with {}, expected a container of tensors: {}",
+                            printable(file.path()), name, printable(advice)));
   }
 }
 
@@ -113,7 +114,7 @@ void refuse_text_pickle(const MappedFile& file) {
               "later one, or as npy or safetensors");
 }
 
-Kind kind_of(const MappedFile& file) {
+Kind kind_of(const MappedFile& file, bool is_stream) {
   const std::int64_t shown = std::min<std::int64_t>(file.size(), 64);
   const std::string_view start = file.text(0, shown);
   if (start.starts_with("\x93NUMPY")) return Kind::kNpy;
@@ -125,39 +126,40 @@ Kind kind_of(const MappedFile& file) {
       start.size() > kLengthBytes && read_header_length(file) <= kMaxSafetensorsHeader;
   const bool has_object = start.size() > kLengthBytes && start[kLengthBytes] == '{';
   if (has_length && has_object) return Kind::kSafetensors;
-  refuse_compressed(file, start);
+  refuse_compressed(file, start, is_stream);
   // Protocols 2 to 5 begin with their number.
   if (start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) {
     return Kind::kPickle;
   }
   // Before what has half of a safetensors header: a user block of zeros begins with a length.
   if (start.starts_with("\x89HDF") || starts_with_hdf5(file)) return Kind::kHdf5;
-  if (has_length || has_object) return Kind::kSafetensors;
+  if (has_length || has_object) return Kind::kHalfSafetensors;
   const std::size_t text = start.find_first_not_of(" \t\r\n");
   if (text != std::string_view::npos && start[text] == '{' && start.size() > kLengthBytes) {
     return Kind::kIndex;
   }
   if (start.size() <= kLengthBytes) {
-    throw Error(ErrorKind::kData, fmt::format("{} has {} bytes, too few for any container "
-                                              "(truncated?)",
-                                              printable(file.path()), file.size()));
+    throw UnknownContainer(ErrorKind::kData, fmt::format("{} has {} bytes, too few for any "
+                                                         "container (truncated?)",
+                                                         printable(file.path()), file.size()));
   }
   refuse_tar(file);
   refuse_text_pickle(file);
-  throw Error(ErrorKind::kData,
-              fmt::format("{} is no container that this program knows (safetensors, npy, npz, "
-                          "PyTorch, GGUF, HDF5): it starts with {}",
-                          printable(file.path()), in_quotes(start.substr(0, 8))));
+  throw UnknownContainer(
+      ErrorKind::kData,
+      fmt::format("{} is no container that this program knows (safetensors, npy, npz, "
+                  "PyTorch, GGUF, HDF5): it starts with {}",
+                  printable(file.path()), in_quotes(start.substr(0, 8))));
 }
 
 // False for HDF5, which is left alone: its reader is one of its own.
 bool append_container(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
-                      Contents& contents) {
+                      bool is_stream, Contents& contents) {
   const auto fill = [&](const char* container, const auto& append) {
     append();
     contents.info.container = container;
   };
-  switch (kind_of(*file)) {
+  switch (kind_of(*file, is_stream)) {
     case Kind::kNpy:
       fill("npy", [&] { append_npy(file, options.dtype_hint, contents); });
       break;
@@ -166,6 +168,13 @@ bool append_container(const std::shared_ptr<MappedFile>& file, const OpenOptions
       break;
     case Kind::kSafetensors:
       fill("safetensors", [&] { append_safetensors(file, contents); });
+      break;
+    case Kind::kHalfSafetensors:
+      try {
+        fill("safetensors", [&] { append_safetensors(file, contents); });
+      } catch (const Error& e) {
+        throw UnknownContainer(e.kind(), e.what());
+      }
       break;
     case Kind::kZip:
       append_zip(file, options, contents);
@@ -183,14 +192,15 @@ bool append_container(const std::shared_ptr<MappedFile>& file, const OpenOptions
 }
 
 std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptions& options) {
-  const auto file = is_stream(path) ? spool_stream(path, options.scratch_folder, options.stop)
-                                    : std::make_shared<MappedFile>(path);
+  const bool streamed = is_stream(path);
+  const auto file = streamed ? spool_stream(path, options.scratch_folder, options.stop)
+                             : std::make_shared<MappedFile>(path);
   Contents contents;
   contents.info.path = path;
   if (options.raw) {
     append_raw(file, *options.raw, contents);
     contents.info.container = "raw";
-  } else if (!append_container(file, options, contents)) {
+  } else if (!append_container(file, options, streamed, contents)) {
     return open_hdf5(path, file, options);
   }
   // A page of the header that could not be read was parsed as zeros.
@@ -202,15 +212,16 @@ std::unique_ptr<TensorSource> open_file(const std::string& path, const OpenOptio
 
 void append_shard(const std::shared_ptr<MappedFile>& file, const OpenOptions& options,
                   Contents& contents) {
-  const Kind kind = kind_of(*file);
+  const Kind kind = kind_of(*file, false);
   // An index would open others without end.
-  if (kind != Kind::kSafetensors && kind != Kind::kZip && kind != Kind::kPickle) {
+  if (kind != Kind::kSafetensors && kind != Kind::kHalfSafetensors && kind != Kind::kZip &&
+      kind != Kind::kPickle) {
     throw Error(ErrorKind::kData,
                 fmt::format("{}: expected a shard in safetensors or PyTorch's format, found "
                             "another container",
                             printable(file->path())));
   }
-  (void)append_container(file, options, contents);
+  (void)append_container(file, options, false, contents);
 }
 
 std::string_view dtype_name(DType dtype) {
@@ -270,16 +281,16 @@ std::string dtype_label(const TensorInfo& tensor) {
   const bool hinted = tensor.dtype != DType::kOther && !tensor.decoded &&
                       tensor.dtype_text.find_first_of("VS") != std::string::npos;
   if (hinted) return std::string(dtype_name(tensor.dtype));
-  // What npy writes for numbers that numpy itself does not have.
-  const bool has_size_only =
-      tensor.dtype == DType::kOther && (tensor.dtype_text == "|V1" || tensor.dtype_text == "|V2");
-  if (has_size_only) {
-    return tensor.dtype_text + (tensor.dtype_text == "|V2"
-                                    ? ", which only says its size (--dtype bf16?)"
-                                    : ", which only says its size (--dtype e4m3, e5m2 or e8m0?)");
-  }
   return printable(tensor.dtype_text) +
          (tensor.dtype_text.ends_with(kNegatedView) ? ": save x.resolve_neg() instead" : "");
+}
+
+// |V1 and |V2 are what npy writes for numbers that numpy itself does not have.
+std::string dtype_advice(const TensorInfo& tensor) {
+  if (tensor.dtype != DType::kOther) return "";
+  if (tensor.dtype_text == "|V2") return ", which only says its size (--dtype bf16?)";
+  if (tensor.dtype_text != "|V1") return "";
+  return ", which only says its size (--dtype e4m3, e5m2 or e8m0?)";
 }
 
 std::string shown_dtype(const TensorInfo& tensor) {

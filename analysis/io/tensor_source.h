@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/error.h"
+
 namespace fp4scope {
 
 enum class DType : std::uint8_t {
@@ -65,8 +67,17 @@ struct SourceInfo {
   std::vector<SourceFault> faults = {};  // only with OpenOptions::parts
 };
 
+// open_source() of a file without the header of any container: codes of a kernel, say.
+class UnknownContainer : public Error {
+ public:
+  using Error::Error;
+};
+
 // For messages: the container's spelling, or the name of a dtype that a hint gave.
 std::string dtype_label(const TensorInfo& tensor);
+// What follows it where --dtype is an option: " (--dtype bf16?)" for an array of numpy of which
+// only the size of its elements is known; else "".
+std::string dtype_advice(const TensorInfo& tensor);
 // For reports: dtype_name(), or the container's spelling of blocks that the reader decodes and of
 // what has no name here.
 std::string shown_dtype(const TensorInfo& tensor);
@@ -117,6 +128,11 @@ struct OpenOptions {
   // An index with missing or broken shards gives the tensors of the others, and says in
   // SourceInfo::faults what is left out; without this it is an error.
   bool parts = false;
+  OpenOptions in_parts() const {
+    OpenOptions out = *this;
+    out.parts = true;
+    return out;
+  }
 };
 // Opens a file of one of the containers in SourceInfo::container, an index
 // (*.safetensors.index.json or *.bin.index.json) with its shards, a directory with the files of
