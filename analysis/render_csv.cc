@@ -32,15 +32,15 @@ std::string field(const Value& value) {
 }  // namespace
 
 std::string render_csv(const Report& report, const Provenance& provenance) {
-  std::string out = "file,tensor,dtype,shape,recipe,recipe_canonical,recipe_full,backend";
+  std::string out = "file,tensor,dtype,shape,recipe,recipe_full,backend";
   for (const Column& column : columns()) (out += ',') += column.key;
   out += ",notes,source_hash,version,git";
   for (const std::string_view name : kNameFields) (out += ',') += name;
-  out += "\r\n";
+  // What was added later comes last, for readers that go by position.
+  out += ",recipe_canonical\r\n";
   for (const Row& row : report.results) {
-    for (const std::string& text :
-         {row.file, row.tensor, row.dtype, dimensions(row.shape), row.recipe, row.recipe_canonical,
-          row.recipe_full, row.backend}) {
+    for (const std::string& text : {row.file, row.tensor, row.dtype, dimensions(row.shape),
+                                    row.recipe, row.recipe_full, row.backend}) {
       out += csv_text(text) + ',';
     }
     for (std::size_t i = 0; i < columns().size(); ++i) {
@@ -50,7 +50,7 @@ std::string render_csv(const Report& report, const Provenance& provenance) {
     out += csv_text(joined(row.notes, "; ")) + ',' + csv_text(row.source_hash) + ',' +
            csv_text(provenance.version) + ',' + csv_text(provenance.git);
     for (const Value& value : row.fields) out += ',' + field(value);
-    out += "\r\n";
+    out += ',' + csv_text(row.recipe_canonical) + "\r\n";
   }
   return out;
 }

@@ -176,6 +176,14 @@ ResumeJournal::~ResumeJournal() {
   ::close(fd_);
 }
 
+bool ResumeJournal::is_left(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  const bool is_held = try_lock(fd) == Lock::kHeldByOther;
+  ::close(fd);
+  return !is_held;
+}
+
 // The lock goes with the file, not with its name: the process that had it may have removed the name
 // in the meantime.
 void ResumeJournal::open_locked() {

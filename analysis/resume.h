@@ -38,6 +38,8 @@ class ResumeJournal {
   // belongs to other settings, to another version or to a process that is running, or when the file
   // is no journal; Error(kData) when it cannot be read or written.
   ResumeJournal(std::string path, const RunSettings& settings, Notice notice);
+  // Whether a file of that name is there that no run is working on.
+  static bool is_left(const std::string& path);
   // The file stays, for the next run, if a tensor is in it.
   ~ResumeJournal();
   ResumeJournal(const ResumeJournal&) = delete;
