@@ -331,7 +331,8 @@ ViewedTensors with_axis(const InputTensors& inputs, int axis) {
 }  // namespace
 
 Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& options) {
-  const auto accepts = options.filter.compile();
+  std::vector<bool> included;
+  const auto accepts = options.filter.compile(&included);
   if (options.recipes.empty()) throw Error(ErrorKind::kUsage, "analyze needs at least one recipe");
   std::vector<const Backend*> backends;
   for (const Recipe& recipe : options.recipes) {
@@ -345,10 +346,11 @@ Report analyze(const std::vector<std::string>& files, const AnalyzeOptions& opti
   report.threads = threads;
 
   InputTensors inputs = open_inputs(files, options.open, accepts, patterns, options.looking);
+  report.unused_includes = options.filter.unused(included);
   report.errors = std::move(inputs.errors);
   report.skipped = std::move(inputs.skipped);
   report.warnings = std::move(inputs.notes);
-  const std::vector<std::string> paths = inputs.paths();
+  const std::vector<std::string> paths = paths_of(inputs.sources);
   report.sources = std::move(inputs.sources);
   const ViewedTensors viewed = with_axis(inputs, options.axis);
   std::int64_t total = 0, done = 0;

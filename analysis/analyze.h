@@ -22,7 +22,12 @@ struct TensorFilter {
   std::vector<std::string> exclude;
   // The filter as a function of a tensor name, with the expressions compiled once. Throws
   // Error(kUsage) naming the option and the fault of a malformed expression.
-  std::function<bool(const std::string& name)> compile() const;
+  // `used`, which may be null, has to outlive the function and gets true at the index of each of
+  // `include` that matches a name.
+  std::function<bool(const std::string& name)> compile(std::vector<bool>* used = nullptr) const;
+  bool is_empty() const { return include.empty() && exclude.empty(); }
+  // Those of `include` that `used` has no true for.
+  std::vector<std::string> unused(const std::vector<bool>& used) const;
 };
 
 // What the tile of one thread takes, and so the least memory_bytes that means anything: about 24

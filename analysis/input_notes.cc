@@ -36,15 +36,13 @@ bool takes_hint(const TensorInfo& tensor) {
 
 }  // namespace
 
-std::string no_tensor_passes(const TensorFilter& filter, const std::vector<std::string>& files) {
-  for (const auto& [option, patterns] :
-       {std::pair{"--include", &filter.include}, std::pair{"--exclude", &filter.exclude}}) {
-    for (const std::string& pattern : *patterns) {
-      const std::string hint = file_hint(option, pattern, files);
-      if (hint.empty()) continue;
-      return "no tensor of the input passes --include and --exclude" + hint +
-             ": name the files themselves instead";
-    }
+std::string no_tensor_passes(const std::vector<std::string>& unused,
+                             const std::vector<std::string>& files) {
+  for (const std::string& pattern : unused) {
+    const std::string hint = file_hint("--include", pattern, files);
+    if (hint.empty()) continue;
+    return "no tensor of the input passes --include and --exclude" + hint +
+           ": name the files themselves instead";
   }
   return "no tensor of the input passes --include and --exclude";
 }
@@ -64,8 +62,8 @@ void InputNotes::add_file(const std::string& path) {
   try {
     const std::string container = open_source(path, plain)->info().container;
     said_.push_back(
-        fmt::format("{} is a {} file by its content; with --shape all of it, its "
-                    "header too, is read as bare numbers",
+        fmt::format("{} is {} by its content; --shape reads all of it, its header included, as "
+                    "bare numbers",
                     printable(path), container));
   } catch (const Error&) {
     // As it should be.
@@ -77,17 +75,18 @@ void InputNotes::add_tensor(const TensorInfo& tensor) {
   hint_applies_ |= takes_hint(tensor);
 }
 
-std::vector<std::string> InputNotes::sentences(const NamePatterns& patterns) const {
+std::vector<std::string> InputNotes::sentences(const NamePatterns& patterns,
+                                               bool any_failed) const {
   std::vector<std::string> out = said_;
   if (!has_tensor_) return out;
-  if (!options_.raw && !options_.dtype_hint.empty() && !hint_applies_) {
+  if (!any_failed && !options_.raw && !options_.dtype_hint.empty() && !hint_applies_) {
     out.push_back(
         fmt::format("--dtype {} had no effect: every tensor of the input names its own "
                     "type",
                     options_.dtype_hint));
   }
   for (const std::string& pattern : patterns.unused(pattern_use_)) {
-    out.push_back(fmt::format("--name-pattern {} matches no DIRECTORY/PATH:TENSOR of the input",
+    out.push_back(fmt::format("--name-pattern {} matches no path or name of the input's tensors",
                               in_quotes(pattern)));
   }
   return out;

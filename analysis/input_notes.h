@@ -9,9 +9,11 @@
 
 namespace fp4scope {
 
-// Why a run has nothing to do when --include and --exclude leave no tensor. Says so when a pattern
-// would match the name of one of `files`, which is not looked at.
-std::string no_tensor_passes(const TensorFilter& filter, const std::vector<std::string>& files);
+// Why a run has nothing to do when --include and --exclude leave no tensor. Says so when one of
+// `unused`, the patterns of --include that no tensor has, would match the name of one of `files`,
+// which is not looked at.
+std::string no_tensor_passes(const std::vector<std::string>& unused,
+                             const std::vector<std::string>& files);
 // The same for --group-by, of which `pattern` formed no group.
 std::string no_group(const std::string& pattern, const std::vector<std::string>& files);
 
@@ -23,8 +25,9 @@ class InputNotes {
   void add_file(const std::string& path);
   void add_tensor(const TensorInfo& tensor);
   std::vector<bool>& pattern_use() { return pattern_use_; }
-  // --dtype and --name-pattern without effect, and containers that are read as bare numbers.
-  std::vector<std::string> sentences(const NamePatterns& patterns) const;
+  // --dtype and --name-pattern without effect, and containers that are read as bare numbers. Where
+  // inputs have failed nobody knows whether they needed --dtype.
+  std::vector<std::string> sentences(const NamePatterns& patterns, bool any_failed) const;
 
  private:
   OpenOptions options_;

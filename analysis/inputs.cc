@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <new>
 #include <set>
 
@@ -41,12 +42,19 @@ void add_directory(const Operand& directory, std::size_t operand, const OpenOpti
   }
 }
 
-// Picks the tensors of one file; what cannot be used is recorded. False when there is none of that
-// name.
-bool take_tensors(const InputFile& input, const TensorSource& source,
-                  const std::function<bool(const std::string&)>& accepts,
-                  const NamePatterns& patterns, InputNotes& notes, InputTensors& inputs) {
+// What a look at the tensors of a file tells.
+struct Taken {
+  bool found = false;     // one of that name, or all are meant
+  bool repeated = false;  // some, and all of them were there before
+};
+// Picks the tensors of one file, the `number`-th; what cannot be used is recorded. `repeats` is
+// null when there is no other file.
+Taken take_tensors(const InputFile& input, std::size_t number, const TensorSource& source,
+                   const std::function<bool(const std::string&)>& accepts,
+                   const NamePatterns& patterns, InputNotes& notes, InputRepeats* repeats,
+                   InputTensors& inputs) {
   bool found = false;
+  std::size_t taken = 0, again = 0;
   for (const TensorInfo& tensor : source.tensors()) {
     if (!input.tensor.empty() && tensor.name != input.tensor) continue;
     // What another tensor holds already is only taken when it is named.
@@ -54,6 +62,13 @@ bool take_tensors(const InputFile& input, const TensorSource& source,
     found = true;
     if (!accepts(tensor.name)) continue;
     notes.add_tensor(tensor);
+    ++taken;
+    // What cannot be used is an error where it is asked for by name, also if it was met before.
+    const bool in_passing = input.tensor.empty() && tensor.known_dtype;
+    if (repeats && repeats->is_again(tensor, number) && (is_real(tensor.dtype) || in_passing)) {
+      ++again;
+      continue;
+    }
     if (is_real(tensor.dtype)) {
       inputs.tensors.push_back(
           {&source, &tensor, tensor.file + ":" + tensor.name,
@@ -64,37 +79,33 @@ bool take_tensors(const InputFile& input, const TensorSource& source,
         tensor.file, tensor.name,
         tensor.file + ": tensor '" + tensor.name +
             "': expected F64, F32, F16, BF16 or FP8 numbers, found dtype " +
-            (tensor.dtype == DType::kOther ? dtype_label(tensor) : shown_dtype(tensor)),
+            (tensor.dtype == DType::kOther ? dtype_label(tensor) + dtype_advice(tensor)
+                                           : shown_dtype(tensor)),
         kUnsupportedCode};
     // Asked for by name, or of a dtype that nobody knows, it is an error; codes and integers met
     // in passing are left out and said so.
-    const bool in_passing = input.tensor.empty() && tensor.known_dtype;
     (in_passing ? inputs.skipped : inputs.errors).push_back(record);
   }
-  return found || input.tensor.empty();
+  return {found || input.tensor.empty(), again > 0 && again == taken};
 }
 
-// Overlapping operands, as patterns of a shell, name files twice; links and other spellings count
-// as the file.
+// A file that is named again, with the same tensor or without one, is not opened again.
 void keep_first_of_each(InputFiles& inputs) {
-  if (inputs.files.size() < 2) return;
-  std::set<std::pair<std::string, std::string>> seen;
-  std::string first;
-  std::size_t again = 0;
-  std::erase_if(inputs.files, [&](const InputFile& input) {
-    if (is_stream(input.file)) return false;
-    std::error_code unknown;
-    const std::string path = std::filesystem::canonical(input.file, unknown).string();
-    if (unknown || seen.emplace(path, input.tensor).second) return false;
-    if (again++ == 0) first = input.file;
-    return true;
-  });
-  if (again == 0) return;
-  inputs.notes.push_back(printable(first) +
-                         (again == 1 ? " is"
-                                     : " and " + std::to_string(again - 1) +
-                                           (again == 2 ? " other file are" : " other files are")) +
-                         " named by more than one operand and read once");
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  std::vector<InputFile> kept;
+  for (InputFile& input : inputs.files) {
+    const auto [at, is_new] =
+        places.try_emplace({inputs.repeats.key(input.file), input.tensor}, kept.size());
+    if (is_new) {
+      kept.push_back(std::move(input));
+      continue;
+    }
+    InputFile& first = kept[at->second];
+    first.also.push_back(input.operand);
+    first.in_directory &= input.in_directory;
+    inputs.repeats.add(input.file);
+  }
+  inputs.files = std::move(kept);
 }
 
 }  // namespace
@@ -136,6 +147,11 @@ InputFiles find_inputs(const std::vector<std::string>& operands, const OpenOptio
   return inputs;
 }
 
+void InputFile::mark(std::vector<bool>& operands) const {
+  operands[operand] = true;
+  for (const std::size_t other : also) operands[other] = true;
+}
+
 void report_missing_tensors(const InputFiles& inputs, const std::vector<bool>& found,
                             const std::vector<std::string>& operands,
                             std::vector<ErrorRecord>& errors) {
@@ -156,20 +172,19 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
                          const std::function<bool(const std::string&)>& accepts,
                          const NamePatterns& patterns,
                          const std::function<void(std::int64_t files)>& looking) {
-  const InputFiles found = find_inputs(operands, options);
+  InputFiles found = find_inputs(operands, options);
   InputTensors inputs;
   inputs.errors = found.errors;
   inputs.skipped = found.skipped;
-  inputs.notes = found.notes;
   InputNotes notes(options);
   std::int64_t looked_at = 0;
   std::vector<bool> has_tensor(operands.size());
-  OpenOptions in_parts = options;
-  in_parts.parts = true;
-  SourcePool pool(in_parts);
+  SourcePool pool(options.in_parts());
+  InputRepeats* const repeats = found.files.size() > 1 ? &found.repeats : nullptr;
   for (const InputFile& input : found.files) {
     std::unique_ptr<TensorSource> source;
-    if (looking) looking(looked_at++);
+    if (looking) looking(looked_at);
+    ++looked_at;
     try {
       source = pool.open(input.file);
     } catch (const Error& e) {
@@ -184,14 +199,17 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
     const std::size_t errors = inputs.errors.size();
     report_faults(info, input.tensor, accepts, inputs.errors);
     const bool is_lost = !input.tensor.empty() && inputs.errors.size() > errors;
-    if (take_tensors(input, *source, accepts, patterns, notes, inputs) || is_lost) {
-      has_tensor[input.operand] = true;
+    const Taken taken = take_tensors(input, static_cast<std::size_t>(looked_at), *source, accepts,
+                                     patterns, notes, repeats, inputs);
+    if (taken.found || is_lost) {
+      input.mark(has_tensor);
+      if (taken.repeated) continue;
     } else if (input.in_directory) {
       continue;
     } else {
       inputs.errors.push_back({input.file, input.tensor,
                                input.file + ": no tensor is named '" + input.tensor + "'; found " +
-                                   std::to_string(source->tensors().size()) + " tensors" +
+                                   counted(source->tensors().size(), "tensor") +
                                    near_names(source->tensors(), input.tensor),
                                kDataCode});
     }
@@ -200,11 +218,16 @@ InputTensors open_inputs(const std::vector<std::string>& operands, const OpenOpt
     inputs.files.push_back(std::move(source));
   }
   report_missing_tensors(found, has_tensor, operands, inputs.errors);
-  for (std::string& note : notes.sentences(patterns)) inputs.notes.push_back(std::move(note));
+  if (const std::string note = found.repeats.sentence(); !note.empty()) {
+    inputs.notes.push_back(note);
+  }
+  for (std::string& note : notes.sentences(patterns, !inputs.errors.empty())) {
+    inputs.notes.push_back(std::move(note));
+  }
   return inputs;
 }
 
-std::vector<std::string> InputTensors::paths() const {
+std::vector<std::string> paths_of(const std::vector<Report::Source>& sources) {
   std::vector<std::string> out;
   for (const Report::Source& source : sources) out.push_back(source.path);
   return out;

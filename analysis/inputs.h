@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/input_repeats.h"
 #include "analysis/io/pooled_source.h"
 #include "analysis/io/tensor_source.h"
 #include "analysis/name_pattern.h"
@@ -20,12 +21,15 @@ struct InputFile {
   std::string below;    // the path below the directory that the operand names, or `file`
   std::size_t operand;  // index into the operands
   bool in_directory;    // then a file without the tensor is none of those that are meant
+  std::vector<std::size_t> also = {};  // operands that name it, too
+  // Says in `operands` (one entry each) that the tensor was found.
+  void mark(std::vector<bool>& operands) const;
 };
 struct InputFiles {
   std::vector<InputFile> files;
   std::vector<ErrorRecord> errors;   // what cannot be read though it was asked for
   std::vector<ErrorRecord> skipped;  // containers of a directory that are left out
-  std::vector<std::string> notes;    // sentences about operands that name a file twice
+  InputRepeats repeats;              // what is there once though it was named more often
 };
 // A file that several operands name with the same tensor, or with none, is there once. Throws
 // Error(kUsage) when two operands are the same stream, which can be read once.
@@ -54,9 +58,9 @@ struct InputTensors {
   std::vector<ErrorRecord> errors;   // what cannot be used though it was asked for
   std::vector<ErrorRecord> skipped;  // what holds no real numbers and was met in passing
   std::vector<Report::Source> sources;
-  std::vector<std::string> notes;          // sentences about operands and options (input_notes.h)
-  std::vector<std::string> paths() const;  // of the sources
+  std::vector<std::string> notes;  // sentences about operands and options (input_notes.h)
 };
+std::vector<std::string> paths_of(const std::vector<Report::Source>& sources);
 
 // Goes on after a bad file or tensor and records it. `looking` is called before each file is opened
 // with the number of those before it; may be empty.

@@ -9,9 +9,11 @@
 #include <unordered_set>
 
 #include "analysis/analyze.h"
+#include "analysis/input_notes.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
+#include "analysis/io/near_names.h"
 #include "analysis/io/sinks.h"
 #include "analysis/quantize_layout.h"
 #include "analysis/tiles.h"
@@ -226,7 +228,8 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
                             "nothing to store; analyze can run it",
                             to_string(recipe)));
   }
-  const auto accepts = options.filter.compile();
+  std::vector<bool> included;
+  const auto accepts = options.filter.compile(&included);
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file, options.open);
   refuse_overwriting(out, source_files(*source));
@@ -241,7 +244,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     result.skipped.push_back(file.message);
   }
   std::vector<Job> jobs;
-  bool found = false;
+  bool found = false, any_passes = false;
   for (std::size_t i = 0; i < source->tensors().size(); ++i) {
     const TensorInfo& tensor = source->tensors()[i];
     if (!operand.tensor.empty() && tensor.name != operand.tensor) continue;
@@ -249,6 +252,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     if (tensor.derived && operand.tensor.empty()) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
+    any_passes = true;
     if (!is_real(tensor.dtype)) {
       result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8",
                                            where(tensor), shown_dtype(tensor)));
@@ -265,8 +269,14 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     jobs.push_back(std::move(job));
   }
   if (!operand.tensor.empty() && !found) {
-    throw Error(ErrorKind::kData, fmt::format("{} holds no tensor {}", printable(operand.file),
-                                              in_quotes(operand.tensor)));
+    throw Error(ErrorKind::kData,
+                fmt::format("{} holds no tensor {}; it has {}{}", printable(operand.file),
+                            in_quotes(operand.tensor), counted(source->tensors().size(), "tensor"),
+                            near_names(source->tensors(), operand.tensor)));
+  }
+  if (found && !any_passes) {
+    throw Error(ErrorKind::kUsage,
+                no_tensor_passes(options.filter.unused(included), source_files(*source)));
   }
   if (jobs.empty()) {
     throw Error(

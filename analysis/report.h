@@ -94,6 +94,7 @@ struct Report {
     std::int64_t bytes = 0;
   };
   std::vector<Source> sources;
+  std::vector<std::string> unused_includes = {};  // patterns of --include that match no tensor name
   std::vector<std::string> warnings;  // sentences about options and operands, for stderr alone
   int threads = 1;                    // that ran: --memory may allow fewer than asked for
   bool interrupted = false;

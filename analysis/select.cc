@@ -41,12 +41,26 @@ std::shared_ptr<const RE2> compile_expression(const char* option, const std::str
   return expression;
 }
 
-std::function<bool(const std::string&)> TensorFilter::compile() const {
-  return [included = compile_all("--include", include),
+std::function<bool(const std::string&)> TensorFilter::compile(std::vector<bool>* used) const {
+  if (used != nullptr) used->assign(include.size(), false);
+  return [used, included = compile_all("--include", include),
           excluded = compile_all("--exclude", exclude)](const std::string& name) {
-    if (!included.empty() && !any_matches(included, name)) return false;
-    return !any_matches(excluded, name);
+    bool passes = included.empty();
+    for (std::size_t i = 0; i < included.size() && (used != nullptr || !passes); ++i) {
+      if (!RE2::PartialMatch(name, *included[i])) continue;
+      passes = true;
+      if (used != nullptr) (*used)[i] = true;
+    }
+    return passes && !any_matches(excluded, name);
   };
+}
+
+std::vector<std::string> TensorFilter::unused(const std::vector<bool>& used) const {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < include.size(); ++i) {
+    if (i >= used.size() || !used[i]) out.push_back(include[i]);
+  }
+  return out;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/input_notes.h"
+#include "analysis/inputs.h"
 #include "analysis/resume.h"
 #include "analysis/text_table.h"
 #include "common.h"
@@ -88,6 +89,10 @@ struct AnalyzeArguments : CommonOptions {
   bool csv = false, resume = false;
 };
 
+std::string journal_path(const std::string& out) {
+  return out + ".resume";
+}
+
 // --resume keeps what is finished beside the first --out, until every output is written.
 std::unique_ptr<ResumeJournal> open_journal(const AnalyzeArguments& arguments,
                                             const std::vector<Operand>& operands,
@@ -97,7 +102,7 @@ std::unique_ptr<ResumeJournal> open_journal(const AnalyzeArguments& arguments,
     throw Error(ErrorKind::kUsage,
                 "--resume needs --out FILE, beside which it keeps what is finished");
   }
-  const std::string path = arguments.out.front() + ".resume";
+  const std::string path = journal_path(arguments.out.front());
   refuse_out_as_input(path, operands, arguments.open);
   refuse_out_as_recipe_file(path, arguments);
   const std::string program = fmt::format("{} ({})", provenance().version, provenance().git);
@@ -170,11 +175,9 @@ int run_analyze(AnalyzeArguments& arguments) {
     if (!report.skipped.empty()) {
       throw Error(ErrorKind::kUnsupported, report.skipped.front().message);
     }
-    const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
-    std::vector<std::string> paths;
-    for (const Report::Source& source : report.sources) paths.push_back(source.path);
+    const bool filtered = !options.filter.is_empty();
     throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
-                filtered ? no_tensor_passes(options.filter, paths)
+                filtered ? no_tensor_passes(report.unused_includes, paths_of(report.sources))
                          : "the input holds no tensor that could be analyzed");
   }
 
@@ -204,12 +207,11 @@ int run_analyze(AnalyzeArguments& arguments) {
     all_written = false;
   }
   close_journal(journal.get(), all_written);
-  const std::string left = arguments.out.empty() ? "" : arguments.out.front() + ".resume";
-  if (std::error_code unknown; journal == nullptr && all_written && !left.empty() &&
-                               std::filesystem::exists(left, unknown)) {
+  const std::string left = arguments.out.empty() ? "" : journal_path(arguments.out.front());
+  if (journal == nullptr && all_written && !left.empty() && ResumeJournal::is_left(left)) {
     complain(
-        fmt::format("warning: {} of an earlier run with --resume is still there; this run did "
-                    "not use it, and it can be removed",
+        fmt::format("warning: {} of an earlier run with --resume is still there, and this run did "
+                    "not use it; --resume with its settings goes on from there",
                     left));
   }
   if (check_thresholds(report, thresholds)) failed(kExitThreshold);

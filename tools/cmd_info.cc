@@ -43,11 +43,10 @@ struct Listing {
 };
 
 // One container, or one tensor of it. False when a file of a directory does not hold it.
-bool list_tensors(const InputFile& input, const InfoOptions& options, const Accepts& accepts,
-                  const NamePatterns& patterns, InputNotes& notes, Listing& out) {
-  OpenOptions in_parts = options.open;
-  in_parts.parts = true;
-  const auto source = open_source(input.file, in_parts);
+bool list_tensors(const InputFile& input, std::size_t number, const InfoOptions& options,
+                  const Accepts& accepts, const NamePatterns& patterns, InputNotes& notes,
+                  InputRepeats& repeats, Listing& out) {
+  const auto source = open_source(input.file, options.open.in_parts());
   TextTable table;
   table.column("tensor", Align::kLeft);
   table.column("dtype", Align::kLeft);
@@ -58,12 +57,16 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
   Totals totals;
   Json results = Json::array();
   bool found = input.tensor.empty();
-  bool has_derived = false;
+  bool has_derived = false, has_repeats = false;
   for (const TensorInfo& tensor : source->tensors()) {
     if (!input.tensor.empty() && tensor.name != input.tensor) continue;
     found = true;
     if (!accepts(tensor.name)) continue;
     notes.add_tensor(tensor);
+    if (repeats.is_again(tensor, number)) {
+      has_repeats = true;
+      continue;
+    }
     const std::string dtype = shown_dtype(tensor);
     results.push_back({{"file", tensor.file},
                        {"tensor", tensor.name},
@@ -91,10 +94,13 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
   if (!found && out.errors.size() > errors) return true;
   if (!found && input.in_directory) return false;
   if (!found) {
-    throw Error(ErrorKind::kData, fmt::format("{}: no tensor is named '{}'; found {} tensors{}",
-                                              input.file, input.tensor, source->tensors().size(),
-                                              near_names(source->tensors(), input.tensor)));
+    throw Error(ErrorKind::kData,
+                fmt::format("{}: no tensor is named '{}'; found {}{}", input.file, input.tensor,
+                            counted(source->tensors().size(), "tensor"),
+                            near_names(source->tensors(), input.tensor)));
   }
+  // A section of nothing new would only say so.
+  if (has_repeats && results.empty()) return true;
   const SourceInfo& info = source->info();
   notes.add_file(input.file);
   out.sources.push_back({info.path, info.container, info.bytes});
@@ -103,9 +109,9 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
   out.totals.add(totals);
   for (Json& row : results) out.results.push_back(std::move(row));
   table.rule();
-  std::vector<std::string> sum = {
-      fmt::format("{} tensor{}", totals.tensors, totals.tensors == 1 ? "" : "s"), "", "",
-      std::to_string(totals.elements), std::to_string(totals.bytes)};
+  std::vector<std::string> sum = {counted(static_cast<std::size_t>(totals.tensors), "tensor"), "",
+                                  "", std::to_string(totals.elements),
+                                  std::to_string(totals.bytes)};
   if (options.verbose) sum.emplace_back();
   table.row(std::move(sum));
   if (!out.text.empty()) out.text += '\n';
@@ -123,7 +129,8 @@ bool list_tensors(const InputFile& input, const InfoOptions& options, const Acce
 std::string as_text(const Listing& listing) {
   std::string text = listing.text;
   if (listing.sources.size() > 1) {
-    text += fmt::format("\ntotal: {} tensors, {} elements, {} bytes\n", listing.totals.tensors,
+    text += fmt::format("\ntotal: {}, {} elements, {} bytes\n",
+                        counted(static_cast<std::size_t>(listing.totals.tensors), "tensor"),
                         listing.totals.elements, listing.totals.bytes);
   }
   const auto append = [&](const char* heading, const std::vector<ErrorRecord>& records) {
@@ -155,10 +162,11 @@ std::string as_json(const Listing& listing) {
 }
 
 int run_info(const InfoOptions& options) {
-  const Accepts accepts = options.filter.compile();
+  std::vector<bool> included;
+  const Accepts accepts = options.filter.compile(&included);
   const NamePatterns patterns(options.name_patterns);
   (void)parse_operands(options.files);
-  const InputFiles inputs = find_inputs(options.files, options.open);
+  InputFiles inputs = find_inputs(options.files, options.open);
   Listing listing;
   listing.errors = inputs.errors;
   listing.skipped = inputs.skipped;
@@ -167,23 +175,23 @@ int run_info(const InfoOptions& options) {
   Progress progress(options.quiet);
   std::int64_t looked_at = 0;
   for (const InputFile& input : inputs.files) {
-    progress.looking(looked_at++);
+    progress.looking(looked_at);
+    const auto number = static_cast<std::size_t>(looked_at++);
     try {
-      if (list_tensors(input, options, accepts, patterns, notes, listing))
-        found[input.operand] = true;
+      if (list_tensors(input, number, options, accepts, patterns, notes, inputs.repeats, listing)) {
+        input.mark(found);
+      }
     } catch (const Error& error) {
       listing.errors.push_back({input.file, input.tensor, error.what(), error.exit_code()});
     }
   }
   progress.clear();
   report_missing_tensors(inputs, found, options.files, listing.errors);
-  warn_of(inputs.notes);
-  warn_of(notes.sentences(patterns));
-  const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
-  if (filtered && listing.results.empty() && listing.errors.empty()) {
-    std::vector<std::string> paths;
-    for (const Report::Source& source : listing.sources) paths.push_back(source.path);
-    throw Error(ErrorKind::kUsage, no_tensor_passes(options.filter, paths));
+  if (const std::string note = inputs.repeats.sentence(); !note.empty()) warn_of({note});
+  warn_of(notes.sentences(patterns, !listing.errors.empty()));
+  if (!options.filter.is_empty() && listing.results.empty() && listing.errors.empty()) {
+    throw Error(ErrorKind::kUsage,
+                no_tensor_passes(options.filter.unused(included), paths_of(listing.sources)));
   }
   const int exit_code = complain_of(listing.errors, !options.json);
   write_stdout(options.json ? as_json(listing) : as_text(listing));

@@ -8,7 +8,6 @@
 #include "analysis/compare/verify_cases.h"
 #include "analysis/io/container_files.h"
 #include "analysis/io/message.h"
-#include "analysis/name_pattern.h"
 #include "analysis/text_table.h"
 #include "common.h"
 #include "identify_text.h"
@@ -175,8 +174,7 @@ Json result_json(const VerifyResult& r) {
               {"nibbles_found", text_or_null(r.nibbles_found)},
               {"layout_found", text_or_null(r.layout_found)},
               {"summary", summary_of(r)}};
-  static const NamePatterns patterns;
-  add_fields(patterns.fields({r.file, r.file, r.tensor}), out);
+  add_name_fields(r.file, r.tensor, out);
   out["first"] = Json::array();
   for (const DifferingBlock& block : r.first) {
     out["first"].push_back(to_json(block, r.recipe, r.recipe, kNames));
@@ -310,8 +308,7 @@ void check_outputs(const std::vector<VerifyCase>& cases, const Options& options)
         try {
           OpenOptions plain;
           plain.follow_links = options.open.follow_links;
-          plain.parts = true;
-          for (std::string& shard : source_files(*open_source(part, plain))) {
+          for (std::string& shard : source_files(*open_source(part, plain.in_parts()))) {
             parts.push_back(std::move(shard));
           }
         } catch (const Error&) {  // reported where it is read

@@ -252,9 +252,7 @@ void refuse_out_as_input(const std::string& path, const std::vector<Operand>& op
     for (const std::string& file : find_containers(operand.file, options.follow_links).files) {
       refuse_one_of({file});
       if (is_stream(file)) continue;  // what is read here would be missing later
-      OpenOptions in_parts = options;
-      in_parts.parts = true;
-      refuse_one_of(readable([&] { return source_files(*open_source(file, in_parts)); }));
+      refuse_one_of(readable([&] { return source_files(*open_source(file, options.in_parts())); }));
     }
   }
 }

@@ -87,6 +87,11 @@ Json explanation_json(const ExplainingRecipe& e) {
 
 }  // namespace
 
+void add_name_fields(const std::string& file, const std::string& tensor, Json& out) {
+  static const NamePatterns patterns;
+  add_fields(patterns.fields({file, file, tensor}), out);
+}
+
 std::string identify_text(const IdentifyResult& r) {
   std::string out = fmt::format("{}, {} {}: {} recipes tried\n", printable(r.tensor), r.dtype,
                                 dimensions(r.shape), r.tried);
@@ -154,8 +159,7 @@ Json identify_json(const IdentifyResult& r) {
               {"source_hash", r.source_hash},
               {"tried", r.tried},
               {"explained", !r.explaining.empty() || !r.casts.empty()}};
-  static const NamePatterns patterns;
-  add_fields(patterns.fields({r.file, r.file, r.tensor}), out);
+  add_name_fields(r.file, r.tensor, out);
   out["on_sample"] = r.on_sample;
   out["casts"] = Json::array();
   for (const CastExplanation& c : r.casts) {

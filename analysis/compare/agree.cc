@@ -302,7 +302,8 @@ std::optional<double> agreement(std::int64_t differing, std::int64_t of) {
 }
 
 AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& options) {
-  const auto accepts = options.filter.compile();
+  std::vector<bool> included;
+  const auto accepts = options.filter.compile(&included);
   const Backend& backend_a = choose_backend(options.backend, options.a);
   const Backend& backend_b = choose_backend(options.backend, options.b);
   AgreeResult result;
@@ -312,18 +313,18 @@ AgreeResult agree(const std::vector<std::string>& files, const AgreeOptions& opt
   const NamePatterns patterns(options.name_patterns);
   InputTensors inputs = open_inputs(files, options.open, accepts, patterns, options.looking);
   result.warnings = std::move(inputs.notes);
-  const std::vector<std::string> paths = inputs.paths();
+  const std::vector<std::string> paths = paths_of(inputs.sources);
   result.errors = std::move(inputs.errors);
   result.skipped = std::move(inputs.skipped);
   result.sources = std::move(inputs.sources);
   if (inputs.tensors.empty() && result.errors.empty()) {
     // A gate over nothing would pass.
-    const bool filtered = !options.filter.include.empty() || !options.filter.exclude.empty();
+    const bool filtered = !options.filter.is_empty();
     if (!result.skipped.empty()) {
       throw Error(ErrorKind::kUnsupported, result.skipped.front().message);
     }
     throw Error(filtered ? ErrorKind::kUsage : ErrorKind::kData,
-                filtered ? no_tensor_passes(options.filter, paths)
+                filtered ? no_tensor_passes(options.filter.unused(included), paths)
                          : "the input holds no tensor that could be compared");
   }
   std::int64_t total = 0, done = 0;

@@ -48,6 +48,20 @@ TEST_CASE("a pipe gives what the file gives") {
   CHECK(json.out.find("\"standard input\"") != std::string::npos);
 }
 
+TEST_CASE("advice for what comes through a pipe names no file that is not there") {
+  TempDir folder;
+  REQUIRE(run({"gen", folder.file("x.npy"), "--shape", "2x32"}).code == 0);
+  const Result packed = shell("gzip -c '" + folder.file("x.npy") + "' | fp4scope info -");
+  CHECK(packed.code == 4);
+  CHECK(packed.err ==
+        "fp4scope: standard input is compressed with gzip, expected a container of tensors: pipe "
+        "it through gzip -dc\n");
+  const Result codes = shell("head -c 64 /dev/zero | fp4scope verify -r mxfp4 --input '" +
+                             folder.file("x.npy") + "' --codes - --quiet");
+  CHECK(codes.code == 3);
+  CHECK(codes.err.find("np.fromfile(FILE, np.uint8)") != std::string::npos);
+}
+
 TEST_CASE("streams without an end, without a begin and without room") {
   TempDir folder;
   const struct {

@@ -348,7 +348,8 @@ TEST_CASE("operands and filters choose tensors, and nothing chosen is an error")
   CHECK(dequantize_file(out + ":b", dir.file("back"), options).tensors.size() == 1);
   std::filesystem::remove(out);
   options.filter.include = {"^i$"};
-  for (const std::string& operand : {in, in + ":zz", in + ":a"}) {
+  CHECK(error_of([&] { quantize_file(in + ":a", out, options); }).exit_code() == 2);
+  for (const std::string& operand : {in, in + ":zz"}) {
     CAPTURE(operand);
     const Error error = error_of([&] { quantize_file(operand, out, options); });
     CHECK(error.exit_code() == 3);
