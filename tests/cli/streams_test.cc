@@ -50,7 +50,7 @@ TEST_CASE("a pipe gives what the file gives") {
 
 TEST_CASE("advice for what comes through a pipe names no file that is not there") {
   TempDir folder;
-  REQUIRE(run({"gen", folder.file("x.npy"), "--shape", "2x32"}).code == 0);
+  REQUIRE(run({"gen", folder.file("x.npy"), "--shape", "2x32", "--dtype", "f32"}).code == 0);
   const Result packed = shell("gzip -c '" + folder.file("x.npy") + "' | fp4scope info -");
   CHECK(packed.code == 4);
   CHECK(packed.err ==
