@@ -65,6 +65,7 @@ void compare_pieces(const TensorSource& source, const TensorInfo& tensor, Reader
                     const Buffer& whole) {
   const std::int64_t bits = element_bits(tensor, reader);
   if (bits % 8 != 0) return;  // rectangles of packed elements have rules of their own
+  if (whole.empty()) return;  // an empty tensor may have 2^63 - 1 rows
   const std::int64_t bytes = bits / 8;
   const std::int64_t row_step = std::max<std::int64_t>(3, tensor.rows() / 6 | 1);
   const std::int64_t col_step = std::max<std::int64_t>(5, tensor.cols() / 6 | 1);
