@@ -14,10 +14,6 @@ namespace {
 
 const std::string kX = kSample + ":layers.1.attn_out.X";
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A packed file of the sample, and operands in it.
 struct Packed {
   TempDir folder;

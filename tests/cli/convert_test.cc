@@ -14,10 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A tensor "w" of 2 x 32 binary32 values, all `value`, and a tensor "n" of 2 integers.
 std::string file_bytes(float value) {
   return safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2,32],"data_offsets":[0,256]},)"

@@ -10,10 +10,6 @@ using nlohmann::json;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 const char* const kDistributions[] = {"normal",  "laplace",          "student-t",  "lognormal",
                                       "uniform", "outlier-channels", "tie-aligned"};
 

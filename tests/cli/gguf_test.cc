@@ -12,10 +12,6 @@ using nlohmann::json;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // values() of data/containers/make_files.py: multiples of 1/64 in [-16, 16) from splitmix64.
 std::vector<float> made_values(std::size_t count, std::uint64_t seed) {
   std::vector<float> out;

@@ -18,10 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::string floats_npy(float value) {
   return npy_bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 32), }\n",
                    bytes_of(std::vector<float>(64, value)));

@@ -15,10 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // 2 x 16 binary32 values, all `value`.
 std::string tensor_bytes(const std::string& name, float value) {
   return safetensors_bytes(
