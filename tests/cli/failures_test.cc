@@ -10,9 +10,7 @@
 using namespace fp4scope::test;
 using nlohmann::json;
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE(
     "a --format-file that no recipe uses is wrong usage, and one that is used goes with the file") {

@@ -8,9 +8,7 @@
 using namespace fp4scope::test;
 using nlohmann::json;
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a recipe of each family gets its test vectors") {
   struct Case {
