@@ -16,11 +16,15 @@ void sleep_ms(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// Waits until the program has mapped `path`; false after ten seconds.
-bool wait_until_mapped(pid_t pid, const std::string& path) {
-  for (int i = 0; i < 1000; ++i, sleep_ms(10)) {
-    const std::string maps = read_file("/proc/" + std::to_string(pid) + "/maps");
-    if (maps.find(path) != std::string::npos) return true;
+// Waits until a megabyte of the mapped `path` has been touched, so that its header was read and
+// its values are being read; false after two minutes.
+bool wait_until_read(pid_t pid, const std::string& path) {
+  for (int i = 0; i < 12000; ++i, sleep_ms(10)) {
+    const std::string maps = read_file("/proc/" + std::to_string(pid) + "/smaps");
+    const std::size_t mapping = maps.find(path);
+    if (mapping == std::string::npos) continue;
+    const std::size_t rss = maps.find("\nRss:", mapping);
+    if (rss != std::string::npos && std::stoll(maps.substr(rss + 5)) >= 1024) return true;
   }
   return false;
 }
@@ -107,7 +111,7 @@ TEST_CASE("an input file that is cut while it is read is one sentence, and exit 
                                              "2"}
                   : std::vector<std::string>{"analyze", input, "-r", "mxfp4", "--threads", "2"};
     const Result result = run(command, {.meanwhile = [&](pid_t pid) {
-                                CHECK(wait_until_mapped(pid, input));
+                                CHECK(wait_until_read(pid, input));
                                 sleep_ms(100);
                                 std::filesystem::resize_file(input, 4096);
                               }});
@@ -137,7 +141,7 @@ TEST_CASE("a file of a directory that is cut while it is read does not take the 
                                         "--threads", "2"};
     if (resumes) command.emplace_back("--resume");
     const Result result = run(command, {.meanwhile = [&](pid_t pid) {
-                                CHECK(wait_until_mapped(pid, input));
+                                CHECK(wait_until_read(pid, input));
                                 sleep_ms(100);
                                 std::filesystem::resize_file(input, 4096);
                               }});

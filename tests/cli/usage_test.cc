@@ -220,7 +220,8 @@ TEST_CASE("info reads the header only: a file of 64 GiB takes no time") {
   write_sparse_npy(folder.file("big.npy"), 1 << 17, 1 << 17);
   const auto start = std::chrono::steady_clock::now();
   const Result result = run({"info", folder.file("big.npy"), "--json"});
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - start <
+        std::chrono::seconds(5 * FP4SCOPE_TIMEOUT_FACTOR));
   CHECK(result.code == 0);
   CHECK(json::parse(result.out)["totals"]["bytes"] == std::int64_t{1} << 36);
 }
