@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "analysis/analyze.h"
+#include "analysis/input_notes.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/mapped_source.h"
 #include "analysis/io/message.h"
@@ -314,7 +315,8 @@ void dequantize_tensor(const TensorSource& source, const Recipe& recipe, const J
 
 QuantizeResult dequantize_file(const std::string& in, const std::string& out,
                                const QuantizeOptions& options) {
-  const auto accepts = options.filter.compile();
+  std::vector<bool> included;
+  const auto accepts = options.filter.compile(&included);
   const Operand operand = split_operand(in);
   const std::unique_ptr<TensorSource> source = open_source(operand.file, options.open);
   refuse_overwriting(out, source_files(*source));
@@ -334,8 +336,10 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
   std::vector<Job> jobs;
   std::vector<SafetensorsWriter::Entry> entries;
   const LayoutReader layout(*source, recipe, backend);
+  bool found = false;
   for (const std::string& name : names_in_order(*source, facts)) {
     if (!operand.tensor.empty() && name != operand.tensor) continue;
+    found = true;
     if (!accepts(name)) continue;
     jobs.push_back(layout.read(name, facts[name]));
     const Job& job = jobs.back();
@@ -347,11 +351,14 @@ QuantizeResult dequantize_file(const std::string& in, const std::string& out,
                               job.original.shape, job.original.elements, bytes_in,
                               job.original.elements * std::int64_t{sizeof(float)}});
   }
-  if (jobs.empty()) {
+  if (!found) {
     throw Error(ErrorKind::kData,
                 fmt::format("{} holds no quantized tensor{}", printable(operand.file),
-                            operand.tensor.empty() ? " that the filter accepts"
-                                                   : " " + in_quotes(operand.tensor)));
+                            operand.tensor.empty() ? "" : " " + in_quotes(operand.tensor)));
+  }
+  if (jobs.empty()) {
+    throw Error(ErrorKind::kUsage,
+                no_tensor_passes(options.filter.unused(included), source_files(*source)));
   }
   SafetensorsWriter writer(out, entries,
                            {{"fp4scope", FP4SCOPE_VERSION}, {"recipe", to_full_string(recipe)}});

@@ -78,8 +78,8 @@ void InputNotes::add_tensor(const TensorInfo& tensor) {
 std::vector<std::string> InputNotes::sentences(const NamePatterns& patterns,
                                                bool any_failed) const {
   std::vector<std::string> out = said_;
-  if (!has_tensor_) return out;
-  if (!any_failed && !options_.raw && !options_.dtype_hint.empty() && !hint_applies_) {
+  if (!has_tensor_ || any_failed) return out;
+  if (!options_.raw && !options_.dtype_hint.empty() && !hint_applies_) {
     out.push_back(
         fmt::format("--dtype {} had no effect: every tensor of the input names its own "
                     "type",

@@ -26,7 +26,7 @@ class InputNotes {
   void add_tensor(const TensorInfo& tensor);
   std::vector<bool>& pattern_use() { return pattern_use_; }
   // --dtype and --name-pattern without effect, and containers that are read as bare numbers. Where
-  // inputs have failed nobody knows whether they needed --dtype.
+  // inputs have failed nobody knows whether these were for them.
   std::vector<std::string> sentences(const NamePatterns& patterns, bool any_failed) const;
 
  private:

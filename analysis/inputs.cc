@@ -75,6 +75,12 @@ Taken take_tensors(const InputFile& input, std::size_t number, const TensorSourc
            patterns.fields({input.below, tensor.file, tensor.name}, &notes.pattern_use())});
       continue;
     }
+    try {
+      refuse_damaged(tensor);
+    } catch (const Error& e) {
+      inputs.errors.push_back({tensor.file, tensor.name, e.what(), e.exit_code()});
+      continue;
+    }
     const ErrorRecord record{
         tensor.file, tensor.name,
         tensor.file + ": tensor '" + tensor.name +

@@ -253,6 +253,7 @@ QuantizeResult quantize_file(const std::string& in, const std::string& out,
     found = true;
     if (!accepts(tensor.name)) continue;
     any_passes = true;
+    refuse_damaged(tensor);
     if (!is_real(tensor.dtype)) {
       result.skipped.push_back(fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8",
                                            where(tensor), shown_dtype(tensor)));

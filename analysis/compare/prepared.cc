@@ -46,6 +46,7 @@ class OneTensor final : public TensorSource {
 
 PreparedInput::PreparedInput(const TensorSource& source, const TensorInfo& tensor, int axis)
     : source_(&source), tensor_(&tensor) {
+  refuse_damaged(tensor);
   if (!is_real(tensor.dtype)) {
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{}: tensor {}: expected F64, F32, F16, BF16 or FP8 numbers, found "

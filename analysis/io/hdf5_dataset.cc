@@ -58,7 +58,8 @@ Hdf5Dataset describe_dataset(hid_t dataset, std::int64_t file_bytes) {
   const auto damaged = [&](const std::string& what) {
     Hdf5Dataset bad;
     bad.known_dtype = false;
-    bad.dtype_text = "unreadable";
+    bad.dtype_text = kHdf5Unreadable;
+    bad.shape = {0};
     bad.refusal = Hdf5Status::kData;
     bad.reason = what;
     return bad;

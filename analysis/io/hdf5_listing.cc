@@ -116,7 +116,8 @@ class Walk {
     Hdf5Dataset bad;
     bad.name = path;
     bad.known_dtype = false;
-    bad.dtype_text = "unreadable";
+    bad.dtype_text = kHdf5Unreadable;
+    bad.shape = {0};
     bad.refusal = failure.status;
     bad.reason = failure.reason;
     append_record(bad, listing);

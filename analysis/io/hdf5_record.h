@@ -35,6 +35,9 @@ struct Hdf5Reply {
   std::int64_t columns = 0;   // kRead: so many can be read row after row, each chunk once; 0: none
 };
 
+// The dtype_text of a dataset whose own record cannot be read.
+inline constexpr std::string_view kHdf5Unreadable = "unreadable";
+
 // A dataset as it is listed.
 struct Hdf5Dataset {
   std::string name;

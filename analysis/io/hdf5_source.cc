@@ -101,6 +101,9 @@ Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile
     tensor.dtype = dataset.dtype;
     tensor.dtype_text = dataset.dtype_text;
     tensor.known_dtype = dataset.known_dtype;
+    if (dataset.refusal == Hdf5Status::kData && dataset.dtype_text == kHdf5Unreadable) {
+      tensor.damage = dataset.reason;
+    }
     tensor.shape = dataset.shape;
     tensor.elements = checked_product(dataset.shape).value_or(0);
     tensor.bytes = tensor.elements * dataset.bytes;

@@ -293,6 +293,12 @@ std::string dtype_advice(const TensorInfo& tensor) {
   return ", which only says its size (--dtype e4m3, e5m2 or e8m0?)";
 }
 
+void refuse_damaged(const TensorInfo& tensor) {
+  if (tensor.damage.empty()) return;
+  throw Error(ErrorKind::kData, fmt::format("{}: tensor {} {}", printable(tensor.file),
+                                            in_quotes(tensor.name), printable(tensor.damage)));
+}
+
 std::string shown_dtype(const TensorInfo& tensor) {
   if (tensor.decoded || tensor.dtype == DType::kOther) return printable(tensor.dtype_text);
   return std::string(dtype_name(tensor.dtype));

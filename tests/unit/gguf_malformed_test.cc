@@ -4,38 +4,18 @@
 // tests/malformed.md.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <new>
 
 #include "analysis/io/tensor_source.h"
 #include "sim/error.h"
+#include "tests/support/allocations.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/paths.h"
 
 using namespace fp4scope;
 using test::GgufBytes;
 using test::TempDir;
-
-namespace {
-
-std::size_t g_largest_allocation = 0;
-
-}  // namespace
-
-// Not inlined: the compiler would see free() on memory from new and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (bytes > g_largest_allocation) g_largest_allocation = bytes;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
@@ -172,12 +152,12 @@ TEST_CASE("every malformed GGUF file is refused with its own sentence") {
     CAPTURE(std::string(c.name));
     test::write_file(path, c.bytes);
     try {
-      g_largest_allocation = 0;
+      test::reset_allocations();
       open_source(path);
       FAIL_CHECK("the file was accepted");
     } catch (const Error& error) {
       const std::string text = error.what();
-      CHECK(g_largest_allocation < kMostAllocated);
+      CHECK(test::largest_allocation < kMostAllocated);
       CAPTURE(text);
       CHECK(error.exit_code() == c.exit_code);
       CHECK(text.find(c.fragment) != std::string::npos);
@@ -218,12 +198,12 @@ TEST_CASE("a GGUF file cut at any byte is refused with exit code 3") {
       CAPTURE(length);
       std::filesystem::resize_file(path, length);
       try {
-        g_largest_allocation = 0;
+        test::reset_allocations();
         read_all(path);
         FAIL_CHECK("the file was accepted");
       } catch (const Error& error) {
         CHECK(error.exit_code() == 3);
-        CHECK(g_largest_allocation < kMostAllocated);
+        CHECK(test::largest_allocation < kMostAllocated);
       }
     }
   }
@@ -248,7 +228,7 @@ TEST_CASE("a GGUF header with one wrong byte is read or refused, but never crash
       for (int bit = 0; bit < 8; ++bit) values += static_cast<char>(bytes[at] ^ (1 << bit));
       for (const char value : values) {
         put(at, value);
-        g_largest_allocation = 0;
+        test::reset_allocations();
         try {
           read_all(path);
           ++read;
@@ -257,7 +237,7 @@ TEST_CASE("a GGUF header with one wrong byte is read or refused, but never crash
           const bool one_line = std::string(error.what()).find('\n') == std::string::npos;
           if (!one_line || error.exit_code() < 3) FAIL_CHECK(error.what());
         }
-        if (g_largest_allocation >= kMostAllocated) FAIL_CHECK(g_largest_allocation);
+        if (test::largest_allocation >= kMostAllocated) FAIL_CHECK(test::largest_allocation);
       }
       put(at, bytes[at]);
     }

@@ -31,6 +31,8 @@ MalformedCases malformed_archives() {
   const std::string h5 = committed("h5_types.h5");
   std::string zeros = h5.substr(0, 2048);
   std::fill(zeros.begin() + 8, zeros.begin() + 96, '\0');
+  std::string header = committed("h5_links_target.h5");  // one dataset, whose header is at 800
+  std::fill(header.begin() + 816, header.begin() + 900, '\xff');
   return {
       file_case("zip: cut in the directory", npz.substr(0, npz.size() - 30)),
       file_case("zip: cut in the first member", npz.substr(0, 200)),
@@ -92,6 +94,7 @@ MalformedCases malformed_archives() {
       file_case("HDF5: cut in half", h5.substr(0, h5.size() / 2)),
       file_case("HDF5: the signature alone", h5.substr(0, 8)),
       file_case("HDF5: superblock of zeros", zeros),
+      file_case("HDF5: a dataset without a header", header),
       file_case("HDF5: data in another file", committed("h5_external.h5")),
       file_case("HDF5: a virtual dataset", committed("h5_virtual.h5")),
   };

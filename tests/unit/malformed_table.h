@@ -30,6 +30,7 @@ MalformedCases malformed_texts();     // format files and recipes
 inline void open_and_read(const std::string& path, const OpenOptions& options = {}) {
   const auto source = open_source(path, options);
   for (const TensorInfo& tensor : source->tensors()) {
+    refuse_damaged(tensor);
     if (tensor.rows() == 0 || tensor.cols() == 0) continue;
     if (is_real(tensor.dtype)) {
       std::vector<double> values(static_cast<std::size_t>(tensor.cols()));

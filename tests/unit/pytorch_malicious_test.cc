@@ -4,15 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include "analysis/io/tensor_source.h"
 #include "sim/error.h"
+#include "tests/support/allocations.h"
 #include "tests/support/paths.h"
 #include "tests/unit/pytorch_support.h"
 
@@ -21,31 +20,6 @@ using namespace fp4scope::test::torch;
 using fp4scope::test::TempDir;
 
 namespace {
-
-// Since the last reset: the largest allocation and the sum of all, freed or not.
-std::size_t g_largest = 0, g_sum = 0;
-
-}  // namespace
-
-// Not inlined: the compiler would see free() on memory from new and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (bytes > g_largest) g_largest = bytes;
-  g_sum += bytes;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace {
-
-void reset_allocations() {
-  g_largest = g_sum = 0;
-}
 
 // Opens and reads every tensor to its end.
 void read_all(const std::string& path) {
@@ -79,7 +53,7 @@ TEST_CASE("malicious files are refused with the opcode named, or are inert") {
     CAPTURE(row.at("what").get<std::string>());
     const std::string path = (folder() / "malicious" / file).string();
     std::string found = "inert";
-    reset_allocations();
+    test::reset_allocations();
     try {
       read_all(path);
     } catch (const Error& error) {
@@ -98,8 +72,8 @@ TEST_CASE("malicious files are refused with the opcode named, or are inert") {
       }
     }
     // The largest is the list of 10,000 tensors at which a memo bomb is given up.
-    CHECK(g_largest < 4 << 20);
-    CHECK(g_sum < 64 << 20);
+    CHECK(test::largest_allocation < 4 << 20);
+    CHECK(test::sum_of_allocations < 64 << 20);
     const bool also_ok = row.at("also_ok").is_string() && row.at("also_ok") == found;
     CHECK((found == must || also_ok));
     (found == "refuse" ? refused : inert) += 1;
@@ -124,9 +98,9 @@ TEST_CASE("references that make a gigantic tree cost no gigantic memory") {
   };
   const auto fails = [&](const std::string& body, const std::string& fragment) {
     test::write_file(path, legacy_file(body, {{"k", 1, "abcd"}}));
-    reset_allocations();
+    test::reset_allocations();
     CHECK_THROWS_WITH_AS(open_source(path), doctest::Contains(fragment.c_str()), Error);
-    CHECK(g_sum < 96 << 20);
+    CHECK(test::sum_of_allocations < 96 << 20);
   };
   // Two references per level, in the ways that opcodes offer.
   const struct {
@@ -180,9 +154,9 @@ TEST_CASE("references that make a gigantic tree cost no gigantic memory") {
             call(global("numpy", "dtype"), {text("u1")}), numbers({1 << 20}), text("C")});
   for (int i = 0; i < 200; ++i) arrays += array;
   test::write_file(path, legacy_file(escaped + "](" + arrays + "e", {}));
-  reset_allocations();
+  test::reset_allocations();
   CHECK(open_source(path)->tensors().size() == 200);
-  CHECK(g_sum < 16 << 20);
+  CHECK(test::sum_of_allocations < 16 << 20);
   fails(global(std::string(4096, 'm'), "n"), "has a name of 4097 bytes, expected at most 4096");
   fails(storage_id(std::string(4097, 'k'), "FloatStorage", 1), "a key of 4097 bytes, at most 4096");
   // 2^40 elements over 64 kB.
@@ -238,7 +212,7 @@ TEST_CASE("a PyTorch file with one wrong byte is read or refused, but never cras
     for (std::size_t at = 0; at < whole.size(); ++at) {
       for (const int change : {0x01, 0x80, 0xFF, 0x20 ^ whole[at], '(' ^ whole[at]}) {
         put(at, static_cast<char>(whole[at] ^ change));
-        reset_allocations();
+        test::reset_allocations();
         try {
           read_all(path);
           ++read;
@@ -247,7 +221,8 @@ TEST_CASE("a PyTorch file with one wrong byte is read or refused, but never cras
           const bool one_line = std::string(error.what()).find('\n') == std::string::npos;
           if (!one_line || error.exit_code() < 3) FAIL_CHECK(error.what());
         }
-        if (g_largest > 1 << 20) FAIL_CHECK("an allocation of " << g_largest << " bytes");
+        if (test::largest_allocation > 1 << 20)
+          FAIL_CHECK("an allocation of " << test::largest_allocation << " bytes");
       }
       put(at, whole[at]);
     }

@@ -6,13 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <new>
 
 #include "analysis/io/tensor_source.h"
 #include "sim/error.h"
+#include "tests/support/allocations.h"
 #include "tests/support/container_bytes.h"
 #include "tests/support/paths.h"
 
@@ -20,27 +19,6 @@ using namespace fp4scope;
 using fp4scope::test::npy_bytes;
 using fp4scope::test::safetensors_bytes;
 using fp4scope::test::TempDir;
-
-namespace {
-
-// Largest single allocation since the last reset: nothing may be allocated because a header says
-// so.
-std::size_t g_largest_allocation = 0;
-
-}  // namespace
-
-// Not inlined: the compiler would see free() on memory from new and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (bytes > g_largest_allocation) g_largest_allocation = bytes;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
@@ -72,12 +50,12 @@ void check_case(const std::string& path, const Case& c) {
   CAPTURE(std::string(c.name));
   test::write_file(path, c.bytes);
   try {
-    g_largest_allocation = 0;
+    test::reset_allocations();
     open_source(path, OpenOptions{c.hint});
     FAIL_CHECK("the file was accepted");
   } catch (const Error& error) {
     const std::string text = error.what();
-    CHECK(g_largest_allocation < kMostAllocated);
+    CHECK(test::largest_allocation < kMostAllocated);
     CAPTURE(text);
     CHECK(error.exit_code() == c.exit_code);
     CHECK(text.find(c.fragment) != std::string::npos);

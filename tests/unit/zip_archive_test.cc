@@ -9,36 +9,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <thread>
 
 #include "sim/error.h"
+#include "tests/support/allocations.h"
 #include "tests/support/paths.h"
 #include "tests/support/zip_bytes.h"
 
 using namespace fp4scope;
 using namespace fp4scope::test;
-
-namespace {
-
-std::size_t g_largest_allocation = 0;
-
-}  // namespace
-
-// Not inlined: the compiler would see free() on memory from new and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (bytes > g_largest_allocation) g_largest_allocation = bytes;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
@@ -407,13 +387,13 @@ TEST_CASE("every malformed archive is refused with its own sentence") {
     int code = 0;
     std::string text;
     try {
-      g_largest_allocation = 0;
+      test::reset_allocations();
       read_all(opened(path));
     } catch (const Error& error) {
       code = error.exit_code();
       text = error.what();
     }
-    CHECK(g_largest_allocation < kMostAllocated);
+    CHECK(test::largest_allocation < kMostAllocated);
     CAPTURE(text);
     CHECK(code == c.exit_code);
     CHECK(text.find(c.fragment) != std::string::npos);
@@ -454,14 +434,14 @@ TEST_CASE("an archive that is cut at any byte is refused, one with a wrong byte 
       for (const int flip : {0xFF, 0x01, 0x80}) {
         std::string bad = good;
         bad[at] = static_cast<char>(bad[at] ^ flip);
-        g_largest_allocation = 0;
+        test::reset_allocations();
         try {
           read_all(in_memory(bad));
           ++accepted;
         } catch (const Error& error) {
           CHECK(std::string(error.what()).find('\n') == std::string::npos);
         }
-        CHECK(g_largest_allocation < kMostAllocated);
+        CHECK(test::largest_allocation < kMostAllocated);
       }
     }
     // Times, versions, attributes, names that changed in no record alone, the comment.
