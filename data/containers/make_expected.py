@@ -30,7 +30,7 @@ import safetensors
 import torch
 import xxhash
 
-import make_files
+from write_dumps import install_stand_ins
 
 Row = dict[str, Any]
 
@@ -336,7 +336,7 @@ def main() -> None:
     parser.add_argument("formats", type=Path, help="the folder shared/tensors/formats")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    make_files.install_stand_ins()
+    install_stand_ins()
     from importlib.metadata import version
 
     files = [(f"containers/{p.relative_to(options.folder).as_posix()}", p) for p in options.folder.rglob("*")

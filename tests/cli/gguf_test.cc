@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// values() of data/containers/make_files.py: multiples of 1/64 in [-16, 16) from splitmix64.
+// values() of data/containers/sample_values.py: multiples of 1/64 in [-16, 16) from splitmix64.
 std::vector<float> made_values(std::size_t count, std::uint64_t seed) {
   std::vector<float> out;
   for (std::uint64_t i = 0; i < count; ++i) {
