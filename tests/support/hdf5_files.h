@@ -2,6 +2,7 @@
 #pragma once
 #include <doctest/doctest.h>
 
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,13 @@
 #include "analysis/io/hdf5_library.h"
 
 namespace fp4scope::test {
+
+// 0, 1, 2, ...: values that are their own index.
+inline std::vector<float> counted(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 0.0f);
+  return values;
+}
 
 class Hdf5File {
  public:
@@ -40,6 +48,17 @@ class Hdf5File {
              const std::vector<T>& data, const Hid& properties = Hid()) {
     const Hid dataset = create(name, type, shape, properties);
     REQUIRE(H5Dwrite(dataset.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) >= 0);
+  }
+
+  // A dataset of binary32 numbers that are their own index; returns them.
+  std::vector<float> write_counted(const std::string& name, hid_t type,
+                                   const std::vector<hsize_t>& shape,
+                                   const Hid& properties = Hid()) {
+    std::size_t count = 1;
+    for (const hsize_t extent : shape) count *= extent;
+    std::vector<float> values = counted(count);
+    write(name, type, H5T_NATIVE_FLOAT, shape, values, properties);
+    return values;
   }
 
  private:

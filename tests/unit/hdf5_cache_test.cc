@@ -5,7 +5,6 @@
 #include <sys/vfs.h>
 
 #include <filesystem>
-#include <numeric>
 
 #include "analysis/io/hdf5_dataset.h"
 #include "analysis/io/scratch.h"
@@ -15,16 +14,11 @@
 #include "tests/support/paths.h"
 
 using namespace fp4scope;
+using test::counted;
 using test::Hdf5File;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::vector<float> counted(std::size_t count) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 0.0f);
-  return values;
-}
 
 Hid gzip(const std::vector<hsize_t>& chunk) {
   Hid properties = Hdf5File::chunked(chunk);
@@ -49,11 +43,8 @@ TEST_CASE("the chunks of a band are unpacked once, however its rows are read") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5");
   // 4 bands of 8 rows, each of 5 chunks of 8 x 16 numbers.
-  const std::vector<float> values = counted(32 * 80);
-  {
-    Hdf5File file(path);
-    file.write("x", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {32, 80}, values, gzip({8, 16}));
-  }
+  const std::vector<float> values =
+      Hdf5File(path).write_counted("x", H5T_IEEE_F32LE, {32, 80}, gzip({8, 16}));
   const Hid file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
   OpenDataset dataset(file.get(), "x", static_cast<std::int64_t>(fs::file_size(path)));
   CHECK(dataset.columns_at_once() == 80);
@@ -132,11 +123,8 @@ TEST_CASE("a dataset that is read across its chunks is unpacked into a scratch f
 TEST_CASE("without room for the copy it is read from its chunks all the same") {
   const test::TempDir folder, writable;
   const std::string path = folder.file("t.h5");
-  const std::vector<float> values = counted(1024 * 512);
-  {
-    Hdf5File file(path);
-    file.write("x", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {1024, 512}, values, gzip({1, 512}));
-  }
+  const std::vector<float> values =
+      Hdf5File(path).write_counted("x", H5T_IEEE_F32LE, {1024, 512}, gzip({1, 512}));
   for (const bool has_room : {true, false}) {
     OpenOptions options;
     options.scratch_folder = has_room ? writable.path().string() : folder.file("nowhere");
@@ -155,11 +143,10 @@ TEST_CASE("without room for the copy it is read from its chunks all the same") {
 TEST_CASE("a copy stays while there is no room for that of another dataset") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5"), scratch = folder.file("scratch");
-  const std::vector<float> values = counted(1024 * 512);
   {
     Hdf5File file(path);
-    file.write("x", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {1024, 512}, values, gzip({1, 512}));
-    file.write("y", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {1024, 512}, values, gzip({1, 512}));
+    file.write_counted("x", H5T_IEEE_F32LE, {1024, 512}, gzip({1, 512}));
+    file.write_counted("y", H5T_IEEE_F32LE, {1024, 512}, gzip({1, 512}));
   }
   fs::create_directory(scratch);
   OpenOptions options;

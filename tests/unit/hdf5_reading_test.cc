@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <thread>
 
 #include "analysis/io/tensor_source.h"
@@ -13,15 +12,10 @@
 #include "tests/support/paths.h"
 
 using namespace fp4scope;
+using test::counted;
 using test::Hdf5File;
 
 namespace {
-
-std::vector<float> counted(std::size_t count) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 0.0f);
-  return values;
-}
 
 const TensorInfo& named(const TensorSource& source, const std::string& name) {
   for (const TensorInfo& tensor : source.tensors()) {
@@ -145,7 +139,7 @@ TEST_CASE("a path longer than the window between the processes is listed as dama
   const std::string path = folder.file("t.h5");
   {
     Hdf5File file(path);
-    file.write("short", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {2}, counted(2));
+    file.write_counted("short", H5T_IEEE_F32LE, {2});
     std::vector<Hid> groups;
     hid_t at = file.get();
     for (const char letter : {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n',
@@ -194,11 +188,11 @@ TEST_CASE("a tensor larger than the window between the processes comes whole") {
 TEST_CASE("threads read at the same time") {
   const test::TempDir folder;
   const std::string path = folder.file("t.h5");
-  const std::vector<float> values = counted(64 * 100);
+  std::vector<float> values;
   {
     Hdf5File file(path);
-    file.write("a", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {64, 100}, values, gzip_shuffle({7, 30}));
-    file.write("b", H5T_IEEE_F32BE, H5T_NATIVE_FLOAT, {64, 100}, values);
+    values = file.write_counted("a", H5T_IEEE_F32LE, {64, 100}, gzip_shuffle({7, 30}));
+    file.write_counted("b", H5T_IEEE_F32BE, {64, 100});
   }
   const auto source = open_source(path);
   std::vector<std::thread> threads;
