@@ -4,44 +4,15 @@
 // reports"); nothing of analysis/metrics or analysis/tiles.h is used.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "analysis/io/tensor_source.h"
 #include "analysis/report.h"
 #include "sim/backend.h"
+#include "tests/unit/metrics_tensors.h"
 
 namespace fp4scope::test {
-
-struct TestTensor {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<std::int64_t> shape;
-  std::vector<double> x;  // what is stored, exactly; row-major
-  std::int64_t cols() const { return shape.empty() ? 1 : shape.back(); }
-  std::int64_t rows() const;
-  TestTensor transposed() const;  // rank 2
-};
-// Values are rounded to the dtype: to nearest even.
-TestTensor make_tensor(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
-                       const std::function<double(std::int64_t)>& value);
-void write_tensors(const std::string& path, const std::vector<TestTensor>& tensors);
-
-// The order of tensors in a file is the writer's business.
-const TestTensor& tensor_named(const std::vector<TestTensor>& tensors, const std::string& name);
-
-// Repeatable numbers: splitmix64, and a bell-shaped sum of twelve uniforms.
-class Numbers {
- public:
-  explicit Numbers(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t bits();
-  double uniform();  // [0, 1)
-  double bell();     // mean 0, variance 1
- private:
-  std::uint64_t state_;
-};
 
 // Sums that the fixed tree of section 9 delivers.
 struct TreeSums {
