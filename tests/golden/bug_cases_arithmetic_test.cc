@@ -18,6 +18,7 @@
 #include "sim/backend.h"
 #include "sim/error.h"
 #include "sim/oracle/exact_format.h"
+#include "tests/golden/bug_cases_support.h"
 #include "tests/support/backends.h"
 #include "tests/support/quantized.h"
 
@@ -25,11 +26,8 @@ namespace fp4scope {
 namespace {
 
 using test::backends_and_oracle;
+using test::from_bits;
 using Codes = std::vector<int>;
-
-float from_bits(std::uint32_t bits) {
-  return bit_cast<float>(bits);
-}
 
 struct Result : test::Quantized {
   std::vector<float> errors;
