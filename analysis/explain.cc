@@ -339,6 +339,7 @@ Explanation explain_tensor(const Recipe& recipe, const BlockPlace& place,
   const std::size_t index = find_tensor(*file, place.operand);
   const TensorInfo& stored = file->tensors()[index];
   const std::string name = where(stored);
+  refuse_damaged(stored);
   if (!is_real(stored.dtype)) {
     refuse(ErrorKind::kUnsupported,
            fmt::format("{}: {} is not F64, F32, F16, BF16 or FP8", name,

@@ -73,6 +73,7 @@ ChannelProfile read_profile(const std::string& operand, std::int64_t channels,
     throw Error(ErrorKind::kData, fmt::format("{}: tensor {} cannot be a profile: {}",
                                               printable(tensor.file), in_quotes(tensor.name), why));
   };
+  refuse_damaged(tensor);
   if (!is_real(tensor.dtype)) {
     fail(fmt::format("expected F64, F32, F16, BF16 or FP8, found {}", dtype_label(tensor)));
   }

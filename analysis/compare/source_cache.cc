@@ -71,6 +71,7 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
   const File& opened = open_plane(parts.file, option);
   if (parts.tensor.empty()) {
     if (opened.source->tensors().size() == 1) {
+      refuse_damaged(opened.source->tensors()[0]);
       return {opened.source.get(), opened.source->tensors().data()};
     }
     throw Error(ErrorKind::kUsage, fmt::format("{} {}: the file holds {}, expected FILE:TENSOR",
@@ -92,6 +93,7 @@ SourceCache::Opened SourceCache::open(const std::string& operand, std::string_vi
                     option, printable(operand), printable(found->second->file),
                     printable(again->second->file)));
   }
+  refuse_damaged(*found->second);
   return {opened.source.get(), found->second};
 }
 
