@@ -89,6 +89,10 @@ class Hdf5Source final : public TensorSource {
   mutable std::unordered_map<std::size_t, std::string> crashes_;  // by index: the sentence
 };
 
+ErrorKind kind_of(Hdf5Status refusal) {
+  return refusal == Hdf5Status::kUnsupported ? ErrorKind::kUnsupported : ErrorKind::kData;
+}
+
 Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile>& file,
                        const OpenOptions& options)
     : info_{path, "hdf5", file->size()},
@@ -101,8 +105,9 @@ Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile
     tensor.dtype = dataset.dtype;
     tensor.dtype_text = dataset.dtype_text;
     tensor.known_dtype = dataset.known_dtype;
-    if (dataset.refusal == Hdf5Status::kData && dataset.dtype_text == kHdf5Unreadable) {
+    if (dataset.refusal != Hdf5Status::kOk && dataset.dtype_text == kHdf5Unreadable) {
       tensor.damage = dataset.reason;
+      tensor.damage_kind = kind_of(dataset.refusal);
     }
     tensor.shape = dataset.shape;
     tensor.elements = checked_product(dataset.shape).value_or(0);
@@ -260,12 +265,10 @@ void Hdf5Source::read(std::size_t index, const Rect& rect, const Sink& sink) con
   const TensorInfo& tensor = tensors_[index];
   const Stored& stored = stored_[index];
   const Hdf5Dataset& dataset = stored.dataset;
-  check_rectangle(tensor, rect.row, rect.rows, rect.col, rect.cols);
   if (dataset.refusal != Hdf5Status::kOk) {
-    throw Error(
-        dataset.refusal == Hdf5Status::kUnsupported ? ErrorKind::kUnsupported : ErrorKind::kData,
-        fmt::format("{}: tensor {} {}", printable(tensor.file), in_quotes(tensor.name),
-                    printable(dataset.reason)));
+    throw Error(kind_of(dataset.refusal),
+                fmt::format("{}: tensor {} {}", printable(tensor.file), in_quotes(tensor.name),
+                            printable(dataset.reason)));
   }
   if (dataset.bytes == 0) {
     throw Error(
@@ -273,6 +276,7 @@ void Hdf5Source::read(std::size_t index, const Rect& rect, const Sink& sink) con
         fmt::format("{}: tensor {} has the dtype {}, which cannot be read", printable(tensor.file),
                     in_quotes(tensor.name), in_quotes(tensor.dtype_text)));
   }
+  check_rectangle(tensor, rect.row, rect.rows, rect.col, rect.cols);
   file_->check();
   {
     const std::lock_guard lock(crashes_mutex_);

@@ -295,8 +295,8 @@ std::string dtype_advice(const TensorInfo& tensor) {
 
 void refuse_damaged(const TensorInfo& tensor) {
   if (tensor.damage.empty()) return;
-  throw Error(ErrorKind::kData, fmt::format("{}: tensor {} {}", printable(tensor.file),
-                                            in_quotes(tensor.name), printable(tensor.damage)));
+  throw Error(tensor.damage_kind, fmt::format("{}: tensor {} {}", printable(tensor.file),
+                                              in_quotes(tensor.name), printable(tensor.damage)));
 }
 
 std::string shown_dtype(const TensorInfo& tensor) {
