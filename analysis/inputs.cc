@@ -75,10 +75,8 @@ Taken take_tensors(const InputFile& input, std::size_t number, const TensorSourc
            patterns.fields({input.below, tensor.file, tensor.name}, &notes.pattern_use())});
       continue;
     }
-    try {
-      refuse_damaged(tensor);
-    } catch (const Error& e) {
-      inputs.errors.push_back({tensor.file, tensor.name, e.what(), e.exit_code()});
+    if (const auto damage = damage_of(tensor)) {
+      inputs.errors.push_back({tensor.file, tensor.name, damage->what(), damage->exit_code()});
       continue;
     }
     const ErrorRecord record{

@@ -55,14 +55,8 @@ bool read_shape(hid_t dataset, std::vector<std::int64_t>& shape) {
 
 Hdf5Dataset describe_dataset(hid_t dataset, std::int64_t file_bytes) {
   Hdf5Dataset out;
-  const auto damaged = [&](const std::string& what) {
-    Hdf5Dataset bad;
-    bad.known_dtype = false;
-    bad.dtype_text = kHdf5Unreadable;
-    bad.shape = {0};
-    bad.refusal = Hdf5Status::kData;
-    bad.reason = what;
-    return bad;
+  const auto damaged = [](const std::string& what) {
+    return unreadable_dataset(Hdf5Status::kData, what);
   };
   const Hid type(H5Dget_type(dataset));
   if (!type) return damaged("has a type that cannot be read: " + hdf5_error());

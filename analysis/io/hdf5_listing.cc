@@ -113,13 +113,8 @@ class Walk {
 
   static void add_damaged(const std::string& path, const Hdf5Failure& failure,
                           std::string& listing) {
-    Hdf5Dataset bad;
+    Hdf5Dataset bad = unreadable_dataset(failure.status, failure.reason);
     bad.name = path;
-    bad.known_dtype = false;
-    bad.dtype_text = kHdf5Unreadable;
-    bad.shape = {0};
-    bad.refusal = failure.status;
-    bad.reason = failure.reason;
     append_record(bad, listing);
   }
 

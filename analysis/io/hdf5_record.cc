@@ -2,6 +2,7 @@
 #include "analysis/io/hdf5_record.h"
 
 #include <cstring>
+#include <utility>
 
 #include "analysis/io/mapped_source.h"
 
@@ -69,6 +70,16 @@ bool take_record(std::string_view& in, Hdf5Dataset& d) {
 }
 
 }  // namespace
+
+Hdf5Dataset unreadable_dataset(Hdf5Status refusal, std::string reason) {
+  Hdf5Dataset dataset;
+  dataset.dtype_text = "unreadable";
+  dataset.known_dtype = false;
+  dataset.shape = {0};
+  dataset.refusal = refusal;
+  dataset.reason = std::move(reason);
+  return dataset;
+}
 
 void append_record(const Hdf5Dataset& d, std::string& out) {
   put_text(d.name, out);

@@ -35,9 +35,6 @@ struct Hdf5Reply {
   std::int64_t columns = 0;   // kRead: so many can be read row after row, each chunk once; 0: none
 };
 
-// The dtype_text of a dataset whose own record cannot be read.
-inline constexpr std::string_view kHdf5Unreadable = "unreadable";
-
 // A dataset as it is listed.
 struct Hdf5Dataset {
   std::string name;
@@ -51,6 +48,9 @@ struct Hdf5Dataset {
   Hdf5Status refusal = Hdf5Status::kOk;
   std::string reason;  // of a refusal, as the end of a sentence about the tensor
 };
+
+// One whose own record cannot be read: no elements of no known dtype.
+Hdf5Dataset unreadable_dataset(Hdf5Status refusal, std::string reason);
 
 void append_record(const Hdf5Dataset& dataset, std::string& listing);
 // The reverse. The text comes from a process that may have gone astray: false where it is no

@@ -105,7 +105,7 @@ Hdf5Source::Hdf5Source(const std::string& path, const std::shared_ptr<MappedFile
     tensor.dtype = dataset.dtype;
     tensor.dtype_text = dataset.dtype_text;
     tensor.known_dtype = dataset.known_dtype;
-    if (dataset.refusal != Hdf5Status::kOk && dataset.dtype_text == kHdf5Unreadable) {
+    if (dataset.refusal != Hdf5Status::kOk && !dataset.known_dtype) {
       tensor.damage = dataset.reason;
       tensor.damage_kind = kind_of(dataset.refusal);
     }

@@ -293,10 +293,13 @@ std::string dtype_advice(const TensorInfo& tensor) {
   return ", which only says its size (--dtype e4m3, e5m2 or e8m0?)";
 }
 
+std::optional<Error> damage_of(const TensorInfo& tensor) {
+  if (tensor.damage.empty()) return std::nullopt;
+  return Error(tensor.damage_kind, fmt::format("{}: tensor {} {}", printable(tensor.file),
+                                               in_quotes(tensor.name), printable(tensor.damage)));
+}
 void refuse_damaged(const TensorInfo& tensor) {
-  if (tensor.damage.empty()) return;
-  throw Error(tensor.damage_kind, fmt::format("{}: tensor {} {}", printable(tensor.file),
-                                              in_quotes(tensor.name), printable(tensor.damage)));
+  if (const auto damage = damage_of(tensor)) throw *damage;
 }
 
 std::string shown_dtype(const TensorInfo& tensor) {

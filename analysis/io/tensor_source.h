@@ -35,9 +35,9 @@ bool is_real(DType dtype);
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kOther;
-  std::string dtype_text;           // as the container spells it, for messages
-  bool known_dtype = true;          // false: the container names a dtype that nobody defines
-  std::string damage;               // why what the container says of it cannot be read, or ""
+  std::string dtype_text;   // as the container spells it, for messages
+  bool known_dtype = true;  // false: the container names a dtype that nobody defines
+  std::string damage;       // why what the container says of it cannot be read, or ""
   ErrorKind damage_kind = ErrorKind::kData;
   bool decoded = false;             // stored as blocks of dtype_text, which the reader decodes
   bool derived = false;             // a part of another tensor of the file under its own name
@@ -80,7 +80,8 @@ std::string dtype_label(const TensorInfo& tensor);
 // What follows it where --dtype is an option: " (--dtype bf16?)" for an array of numpy of which
 // only the size of its elements is known; else "".
 std::string dtype_advice(const TensorInfo& tensor);
-// Throws Error(damage_kind) with TensorInfo::damage where there is one.
+// TensorInfo::damage as a sentence about the tensor, and the same thrown.
+std::optional<Error> damage_of(const TensorInfo& tensor);
 void refuse_damaged(const TensorInfo& tensor);
 // For reports: dtype_name(), or the container's spelling of blocks that the reader decodes and of
 // what has no name here.

@@ -33,6 +33,11 @@ def tensors(c: Cases) -> None:
     def bad(name: str, value: bytes, what: str, opcode: str = "REDUCE") -> None:
         c.pt(name, in_dict(value), what, "refuse", opcode)
 
+    def tensor_v3(dtype: bytes) -> bytes:
+        untyped = storage(kind=global_("torch.storage", "UntypedStorage"), count=number(16))
+        rebuild = global_("torch._utils", "_rebuild_tensor_v3")
+        return call(rebuild, untyped, number(0), numbers((2, 2)), numbers((2, 1)), FALSE, HOOKS, dtype)
+
     bad("rebuild_no_args", call(REBUILD), "_rebuild_tensor_v2 without arguments")
     bad("rebuild_three_args", call(REBUILD, storage(), number(0), numbers((2, 2))), "_rebuild_tensor_v2 with 3 arguments")
     bad("rebuild_twenty_args", call(REBUILD, *([storage()] + [number(0)] * 19)), "_rebuild_tensor_v2 with 20 arguments")
@@ -67,32 +72,10 @@ def tensors(c: Cases) -> None:
     bad("rebuild_offset_beyond", tensor(offset=number(1)), "one element beyond the storage")
     bad("rebuild_offset_huge", tensor(offset=number(2**62)), "offset 2^62: its bytes wrap to zero")
     bad("rebuild_offset_text", tensor(offset=text("0")), "text for the offset")
-    bad(
-        "rebuild_v3_no_dtype",
-        call(
-            global_("torch._utils", "_rebuild_tensor_v3"),
-            storage(kind=global_("torch.storage", "UntypedStorage"), count=number(16)),
-            number(0),
-            numbers((2, 2)),
-            numbers((2, 1)),
-            FALSE,
-            HOOKS,
-            text("float32"),
-        ),
-        "_rebuild_tensor_v3 with text for the dtype",
-    )
+    bad("rebuild_v3_no_dtype", tensor_v3(text("float32")), "_rebuild_tensor_v3 with text for the dtype")
     bad(
         "rebuild_v3_odd_dtype",
-        call(
-            global_("torch._utils", "_rebuild_tensor_v3"),
-            storage(kind=global_("torch.storage", "UntypedStorage"), count=number(16)),
-            number(0),
-            numbers((2, 2)),
-            numbers((2, 1)),
-            FALSE,
-            HOOKS,
-            global_("torch", "float7"),
-        ),
+        tensor_v3(global_("torch", "float7")),
         "_rebuild_tensor_v3 with a dtype that does not exist",
     )
     bad(

@@ -51,6 +51,26 @@ TEST_CASE("the tensors of a dump tree keep apart by their files through quantize
   CHECK(run({"dequantize", packed + ":w", values}).code == 0);
 }
 
+TEST_CASE("filters that no tensor passes are wrong usage, a name that is not there is not") {
+  const TempDir dir;
+  const std::string packed = dir.file("q.safetensors"), out = dir.file("out.safetensors");
+  write_file(dir.path() / "x.safetensors", file_bytes(1));
+  REQUIRE(run({"quantize", dir.file("x.safetensors"), packed, "-r", "mxfp4"}).code == 0);
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"quantize", dir.file("x.safetensors"), out, "-r", "mxfp4", "--include", "zzz"},
+           {"dequantize", packed, out, "--include", "zzz"},
+           {"dequantize", packed, out, "--exclude", "w"}}) {
+    const Result result = run(command);
+    CAPTURE(command.front());
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "no tensor of the input passes --include and --exclude"));
+  }
+  const Result missing = run({"dequantize", packed + ":zzz", out});
+  CHECK(missing.code == 3);
+  CHECK(contains(missing.err, "holds no quantized tensor \"zzz\""));
+  CHECK_FALSE(fs::exists(out));
+}
+
 TEST_CASE("quantize and dequantize write safetensors under no other name") {
   const TempDir dir;
   const std::string packed = dir.file("q.safetensors");

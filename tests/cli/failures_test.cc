@@ -10,8 +10,6 @@
 using namespace fp4scope::test;
 using nlohmann::json;
 
-namespace {}  // namespace
-
 TEST_CASE(
     "a --format-file that no recipe uses is wrong usage, and one that is used goes with the file") {
   TempDir folder;

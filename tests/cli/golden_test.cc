@@ -8,8 +8,6 @@
 using namespace fp4scope::test;
 using nlohmann::json;
 
-namespace {}  // namespace
-
 TEST_CASE("a recipe of each family gets its test vectors") {
   struct Case {
     const char *recipe, *scales, *ties;

@@ -84,6 +84,11 @@ TEST_CASE("patterns that match no tensor say what they match instead") {
   CHECK(contains(grouped.err, "warning: --name-pattern \"q(?P<layer>\\d)\" matches no"));
   CHECK(std::count(grouped.err.begin(), grouped.err.end(), '\n') == 3);
   CHECK(contains(run({"info", tree, "--name-pattern", "q(?P<layer>\\d)"}).err, "matches no"));
+  // Who knows what a file that failed is named for?
+  const Result failed = run(
+      {"analyze", tree, dir.file("none.npy"), "-r", "mxfp4", "--name-pattern", "q(?P<layer>\\d)"});
+  CHECK(failed.code == 3);
+  CHECK_FALSE(contains(failed.err, "matches no"));
   const Result fits = run({"analyze", tree, "-r", "mxfp4", "--group-by", "x", "--group-fields",
                            "rank", "--name-pattern", "_(?P<layer>\\d)"});
   CHECK(fits.err.empty());

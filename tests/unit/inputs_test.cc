@@ -395,23 +395,6 @@ TEST_CASE("arrays that only say their size get a hint at --dtype, also from npz"
   CHECK(open_inputs({dir.file("a.npz")}, OpenOptions{"bf16"}, accept_all).tensors.size() == 1);
 }
 
-TEST_CASE("a dataset that cannot be opened is damage, not a dtype, and the others are read") {
-  TempDir dir;
-  std::string h5 =
-      test::read_file((test::source_dir() / "data/containers/h5_links_target.h5").string());
-  std::fill(h5.begin() + 816, h5.begin() + 900, '\xff');  // the header of its dataset
-  write(dir, "a.h5", h5);
-  write(dir, "b.npy", npy(1));
-  AnalyzeOptions options;
-  options.recipes = {parse_recipe("mxfp4")};
-  const Report report = analyze({dir.path().string()}, options);
-  REQUIRE(report.results.size() == 1);
-  REQUIRE(report.errors.size() == 1);
-  CHECK(report.errors[0].exit_code == 3);
-  CHECK(report.errors[0].tensor == "other");
-  CHECK(report.errors[0].message.find("tensor \"other\" cannot be opened: ") != std::string::npos);
-}
-
 TEST_CASE("DIRECTORY:TENSOR is that tensor of every file that holds it") {
   const TempDir dir;
   write(dir, "rank_0/iter_2.safetensors", safetensors("w", 1));
