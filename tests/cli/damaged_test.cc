@@ -14,7 +14,7 @@ namespace {
 
 // A file with one dataset, "other", whose header is at byte 800 and has bytes of ones here.
 void write_damaged(const std::string& path) {
-  std::string h5 = read_file("data/containers/h5_links_target.h5");
+  std::string h5 = read_file(source_dir() / "data/containers/h5_links_target.h5");
   REQUIRE(h5.size() > 900);
   std::fill(h5.begin() + 816, h5.begin() + 900, '\xff');
   write_file(path, h5);
