@@ -47,6 +47,31 @@ template <class T>
 FP4SCOPE_HD constexpr T min_of(T a, T b) {
   return select(b < a, b, a);
 }
+#if defined(FP4SCOPE_X86_LANES) && defined(__GNUC__) && !defined(__clang__)
+// For files that use these widths in functions for AVX2 and AVX-512 alone. GCC 12 makes a
+// comparison and a blend of an unsigned maximum of lanes, and takes the mask into scalars when it
+// is used twice.
+FP4SCOPE_HD constexpr Lane<8>::U max_of(Lane<8>::U a, Lane<8>::U b) {
+  if (__builtin_is_constant_evaluated()) return select(a < b, b, a);
+  asm("vpmaxud %2, %1, %0" : "=v"(a) : "v"(a), "vm"(b));
+  return a;
+}
+FP4SCOPE_HD constexpr Lane<16>::U max_of(Lane<16>::U a, Lane<16>::U b) {
+  if (__builtin_is_constant_evaluated()) return select(a < b, b, a);
+  asm("vpmaxud %2, %1, %0" : "=v"(a) : "v"(a), "vm"(b));
+  return a;
+}
+FP4SCOPE_HD constexpr Lane<8>::U min_of(Lane<8>::U a, Lane<8>::U b) {
+  if (__builtin_is_constant_evaluated()) return select(b < a, b, a);
+  asm("vpminud %2, %1, %0" : "=v"(a) : "v"(a), "vm"(b));
+  return a;
+}
+FP4SCOPE_HD constexpr Lane<16>::U min_of(Lane<16>::U a, Lane<16>::U b) {
+  if (__builtin_is_constant_evaluated()) return select(b < a, b, a);
+  asm("vpminud %2, %1, %0" : "=v"(a) : "v"(a), "vm"(b));
+  return a;
+}
+#endif
 
 inline constexpr std::uint32_t kSignBit = 0x80000000u;
 inline constexpr std::uint32_t kMagnitudeMask = 0x7fffffffu;

@@ -303,16 +303,16 @@ FP4SCOPE_HD constexpr typename L::U nvfp4_scale_code(const Nvfp4Rules& r, typena
 
 // --- inverse ---
 
-// What x is multiplied with (or divided by, nvfp4_divides). `s`: the scale before its cast.
+// What x is multiplied with (or divided by, nvfp4_divides). `sf`: the value of the scale code; `s`:
+// the scale before its cast.
 template <class L>
-FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(const Nvfp4Rules& r, const Nvfp4Row& row,
-                                                  typename L::U scale_code, typename L::F bmax,
-                                                  typename L::F s) {
+FP4SCOPE_HD constexpr typename L::F nvfp4_inverse_of(const Nvfp4Rules& r, const Nvfp4Row& row,
+                                                     typename L::F sf, typename L::F bmax,
+                                                     typename L::F s) {
   using F = typename L::F;
   const Nvfp4Options& o = r.options;
   const FlushOps<L> op{o.ftz};
   const F most = splat<L>(kFloatMax);
-  const F sf = decode<L>(r.scale, scale_code);
   const auto is_zero_block = op.operand(bmax) == F{};
   switch (o.order) {
     case Nvfp4Order::kTe:
@@ -356,6 +356,12 @@ FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(const Nvfp4Rules& r, const Nvf
   }
   // A zero block or an underflowed scale gives 1/0, clamped to the largest finite float.
   return fmin_bound(1.0f / (sf * row.g_inverse), most);
+}
+template <class L>
+FP4SCOPE_HD constexpr typename L::F nvfp4_inverse(const Nvfp4Rules& r, const Nvfp4Row& row,
+                                                  typename L::U scale_code, typename L::F bmax,
+                                                  typename L::F s) {
+  return nvfp4_inverse_of<L>(r, row, decode<L>(r.scale, scale_code), bmax, s);
 }
 
 }  // namespace fp4scope

@@ -40,27 +40,32 @@ FP4SCOPE_HD constexpr bool nvfp4_has_factor(Nvfp4Order order) {
   }
 }
 
+// The factor is (scale * first) * second where it is no quotient.
+struct Nvfp4Multipliers {
+  float first, second;
+};
+FP4SCOPE_HD constexpr Nvfp4Multipliers nvfp4_multipliers(const Nvfp4Rules& r, Nvfp4Outer outer) {
+  const Nvfp4Options& o = r.options;
+  if (o.order == Nvfp4Order::kModelopt || o.order == Nvfp4Order::kModeloptStatic ||
+      o.order == Nvfp4Order::kTorchao) {
+    return {outer.g, 1.0f};
+  }
+  if (nvfp4_decodes_by_amax(o)) return {outer.amax, 1.0f / r.top()};
+  // The scale that the fast kernel stores per row, section 4.2.
+  if (o.order == Nvfp4Order::kFlashinferFast && o.scale == OuterScale::kRow) {
+    return {outer.amax * (1.0f / r.top()), 1.0f};
+  }
+  // An adaptive zero row has g = 0 and the stored scale 0 (spec/nvfp4.md 4.2).
+  return {outer.g == 0.0f ? 0.0f : 1.0f / outer.g, 1.0f};
+}
 template <class L>
 FP4SCOPE_HD constexpr typename L::F nvfp4_decode_factor(const Nvfp4Rules& r, Nvfp4Outer outer,
                                                         typename L::U scale) {
   const typename L::F sf = decode<L>(r.scale, scale);
-  const Nvfp4Options& o = r.options;
-  switch (o.order) {
-    case Nvfp4Order::kModelopt:
-    case Nvfp4Order::kModeloptStatic:
-    case Nvfp4Order::kTorchao:
-      return sf * outer.g;
-    case Nvfp4Order::kCompressedTensors:
-      return sf / outer.g;
-    default:
-      break;
-  }
-  if (nvfp4_decodes_by_amax(o)) return (sf * outer.amax) * (1.0f / r.top());
-  // The scale that the fast kernel stores per row, section 4.2.
-  if (o.order == Nvfp4Order::kFlashinferFast && o.scale == OuterScale::kRow)
-    return sf * (outer.amax * (1.0f / r.top()));
-  // An adaptive zero row has g = 0 and the stored scale 0 (spec/nvfp4.md 4.2).
-  return sf * (outer.g == 0.0f ? 0.0f : 1.0f / outer.g);
+  if (r.options.order == Nvfp4Order::kCompressedTensors) return sf / outer.g;
+  const Nvfp4Multipliers m = nvfp4_multipliers(r, outer);
+  const typename L::F factor = sf * m.first;
+  return m.second == 1.0f ? factor : factor * m.second;
 }
 
 template <class L>
