@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "analysis/compare/stored.h"
+#include "analysis/compare/padded_view.h"
 #include "analysis/io/axis_view.h"
 #include "analysis/io/flat_view.h"
 #include "analysis/tiles.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/compare/padded_view.h"
 #include "analysis/compare/stored.h"
 #include "tests/support/vectors.h"
 #include "tests/unit/stored_support.h"
@@ -308,14 +309,20 @@ TEST_CASE("a padded view has the input's values inside and zeros outside") {
   std::vector<float> values;
   for (int i = 0; i < kCount * kWidth; ++i) values.push_back(static_cast<float>(i) - 7.5f);
   std::vector<double> wide(values.begin(), values.end());
+  std::vector<std::uint16_t> upper;  // all of them are BF16 values
+  for (const float v : values) {
+    upper.push_back(static_cast<std::uint16_t>(bit_cast<std::uint32_t>(v) >> 16));
+  }
   const std::string path = dir.file("x.safetensors");
   test::write_tensors(path, {{"x", "F32", {kCount, kWidth}, test::bytes_of(values)},
-                             {"d", "F64", {kCount, kWidth}, test::bytes_of(wide)}});
+                             {"d", "F64", {kCount, kWidth}, test::bytes_of(wide)},
+                             {"h", "BF16", {kCount, kWidth}, test::bytes_of(upper)}});
   const auto source = open_source(path);
   for (const StoredShape shape :
        {StoredShape{3, 5}, StoredShape{4, 5}, StoredShape{3, 8}, StoredShape{6, 9}}) {
     const PaddedView view(*source, source->tensors()[0], shape);
     const PaddedView view64(*source, source->tensors()[1], shape);
+    const PaddedView view16(*source, source->tensors()[2], shape);
     const TensorInfo& t = view.tensors()[0];
     REQUIRE(view.tensors().size() == 1);
     CHECK(t.rows() == shape.rows);
@@ -329,11 +336,20 @@ TEST_CASE("a padded view has the input's values inside and zeros outside") {
         std::vector<double> d(at(rows * cols), -1.0);
         view.read_f32(t, row, rows, col, cols, f.data());
         view64.read_f64(view64.tensors()[0], row, rows, col, cols, d.data());
+        std::vector<float> raw(at(rows * cols), -1.0f);
+        std::vector<double> raw64(at(rows * cols), -1.0);
+        std::vector<std::uint16_t> raw16(at(rows * cols), 1);
+        view.read_raw(t, row, rows, col, cols, raw.data());
+        view64.read_raw(view64.tensors()[0], row, rows, col, cols, raw64.data());
+        view16.read_raw(view16.tensors()[0], row, rows, col, cols, raw16.data());
         for (std::int64_t i = 0; i < rows * cols; ++i) {
           const std::int64_t r = row + i / cols, c = col + i % cols;
           const float want = r < kCount && c < kWidth ? values[at(r * kWidth + c)] : 0.0f;
           CHECK(f[at(i)] == want);
           CHECK(d[at(i)] == double{want});
+          CHECK(raw[at(i)] == want);
+          CHECK(raw64[at(i)] == double{want});
+          CHECK(raw16[at(i)] == bit_cast<std::uint32_t>(want) >> 16);
           ++compared;
         }
       }
