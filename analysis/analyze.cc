@@ -20,6 +20,7 @@
 #include "analysis/resume.h"
 #include "analysis/tiles.h"
 #include "sim/error.h"
+#include "sim/run_tile.h"
 
 namespace fp4scope {
 namespace {
@@ -45,33 +46,37 @@ struct TensorRun {
   bool stopped() const { return options.stop != nullptr && options.stop->load(); }
 };
 
-void run_job_on_tile(Job& job, const TensorRun& run, const TileBuffer& buffer, const TileSpan& span,
-                     std::int64_t index, QuantizedTile& quantized, std::vector<float>& values,
-                     std::vector<float>& transformed, Tallies& tallies) {
+void run_job_on_tile(Job& job, const TensorRun& run, TileBuffer& buffer, const TileSpan& span,
+                     std::int64_t index, TileScratch& scratch, std::vector<float>& transformed,
+                     Tallies& tallies) {
   const auto outer = outer_of_tile(job.outer, *job.recipe, span);
-  const Tile tile = transformed_tile(*job.recipe, buffer.tile, transformed);
+  const bool has_transform = job.recipe->rht.size != 0;
+  if (has_transform) buffer.widen();
+  Tile tile = transformed_tile(*job.recipe, buffer.tile, transformed);
+  // A fused kernel widens what is stored on its way.
+  if (tile.f16 != nullptr && !has_transform) tile.f32 = nullptr;
+  const TilePlace place{*job.recipe, tile,
+                        span.row,    span.col / job.recipe->format.block,
+                        job.grid,    run.options.full_percentiles};
+  const auto accumulator =
+      make_accumulator(place, tallies, job.tile_sums[static_cast<std::size_t>(index)]);
+  TileOutput out;
+  out.figures = accumulator.get();
+  out.code_counts = tallies.codes.data();
   try {
-    job.backend->quantize(*job.recipe, tile, outer, quantized);
+    if (job.backend->run_fused(*job.recipe, tile, outer, out, scratch)) return;
+    if (!has_transform) {
+      buffer.widen();
+      tile = buffer.tile;
+    }
+    run_tile_by_steps(*job.backend, *job.recipe, tile, outer, out, scratch);
   } catch (const RefusedInput& e) {
 #pragma omp critical(fp4scope_job_failure)
     if (index < job.failed_tile) {
       job.failed_tile = index;
       job.failure = Error(e.kind(), "row " + std::to_string(span.row + e.row()) + ": " + e.what());
     }
-    return;
   }
-  values.resize(static_cast<std::size_t>(span.elements()));
-  job.backend->dequantize(*job.recipe, quantized, outer, values.data(), span.cols);
-  const TileResult result{*job.recipe,
-                          tile,
-                          quantized,
-                          values.data(),
-                          outer,
-                          span.row,
-                          span.col / job.recipe->format.block,
-                          job.grid,
-                          run.options.full_percentiles};
-  accumulate(result, tallies, job.tile_sums[static_cast<std::size_t>(index)]);
 }
 
 // Pass 2 over one tile grid: `jobs` share it. Hashes the stored bytes when `hashes` is not null.
@@ -82,8 +87,8 @@ void run_grid(const TensorRun& run, const TileSteps& steps, const std::vector<Jo
   for (Job* job : jobs) job->tile_sums.resize(grid.size());
   struct Worker {
     TileBuffer buffer;
-    QuantizedTile quantized;
-    std::vector<float> values, transformed;
+    TileScratch scratch;
+    std::vector<float> transformed;
     std::vector<unsigned char> raw;
     std::vector<Tallies> tallies;  // per job
   };
@@ -93,15 +98,20 @@ void run_grid(const TensorRun& run, const TileSteps& steps, const std::vector<Jo
   const auto body = [&](std::int64_t i, int thread) {
     Worker& w = workers[static_cast<std::size_t>(thread)];
     const TileSpan& span = grid[static_cast<std::size_t>(i)];
-    if (hashes != nullptr) {
+    if (!jobs.empty() || is_half(run.tensor.dtype)) {
+      w.buffer.read_stored(run.source, run.tensor, span);
+    }
+    if (hashes != nullptr && is_half(run.tensor.dtype)) {
+      const auto& stored = w.buffer.f16;
+      (*hashes)[static_cast<std::size_t>(i)] =
+          XXH3_64bits(stored.data(), stored.size() * sizeof stored[0]);
+    } else if (hashes != nullptr) {
       w.raw.resize(static_cast<std::size_t>(span.elements() * dtype_bytes(run.tensor.dtype)));
       run.source.read_raw(run.tensor, span.row, span.rows, span.col, span.cols, w.raw.data());
       (*hashes)[static_cast<std::size_t>(i)] = XXH3_64bits(w.raw.data(), w.raw.size());
     }
-    if (!jobs.empty()) w.buffer.read(run.source, run.tensor, span);
     for (std::size_t j = 0; j < jobs.size(); ++j) {
-      run_job_on_tile(*jobs[j], run, w.buffer, span, i, w.quantized, w.values, w.transformed,
-                      w.tallies[j]);
+      run_job_on_tile(*jobs[j], run, w.buffer, span, i, w.scratch, w.transformed, w.tallies[j]);
     }
 #pragma omp critical(fp4scope_progress)
     run.advance(span.elements());

@@ -16,6 +16,7 @@
 #include "analysis/tiles.h"
 #include "formats/amax.h"
 #include "formats/rounding.h"
+#include "sim/amax.h"
 #include "sim/error.h"
 #include "sim/rcp_table.h"
 #include "sim/transforms.h"
@@ -198,7 +199,7 @@ Explanation explain_values(const Recipe& recipe, const std::vector<std::vector<f
   std::vector<OuterScale32> outer;
   std::uint32_t tensor_amax = 0;
   for (std::int64_t r = 0; r < height; ++r) {
-    const std::uint32_t row_amax = marked_amax_bits(tile.f32 + r * cols, cols);
+    const std::uint32_t row_amax = vector_amax_bits(tile.f32 + r * cols, cols);
     tensor_amax = merged_amax_bits(tensor_amax, row_amax);
     if (recipe.scales_rows()) outer.push_back(outer_scale(recipe, row_amax, given));
   }

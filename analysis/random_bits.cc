@@ -64,6 +64,7 @@ using Fill = void (*)(const Stream&, std::uint64_t, std::size_t, std::uint64_t*)
 void fill_baseline(const Stream& s, std::uint64_t pair, std::size_t count, std::uint64_t* out) {
   fill<4>(s, pair, count, out);
 }
+#if defined(__x86_64__)
 [[gnu::target("avx2")]] void fill_avx2(const Stream& s, std::uint64_t pair, std::size_t count,
                                        std::uint64_t* out) {
   fill<8>(s, pair, count, out);
@@ -82,6 +83,11 @@ Fill choose_fill() {
   }
   return __builtin_cpu_supports("avx2") ? fill_avx2 : fill_baseline;
 }
+#else
+Fill choose_fill() {
+  return fill_baseline;
+}
+#endif
 
 }  // namespace
 

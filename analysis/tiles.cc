@@ -9,6 +9,8 @@
 #include <string>
 
 #include "formats/amax.h"
+#include "formats/widen.h"
+#include "sim/amax.h"
 #include "sim/error.h"
 #include "sim/transforms.h"
 
@@ -85,8 +87,17 @@ void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, cons
   } else {
     source.read_f32(tensor, span.row, span.rows, span.col, span.cols, f32.data());
   }
+  place(tensor, span);
   tile.f32 = f32.data();
   tile.f64 = f64.empty() ? nullptr : f64.data();
+  if (transform != nullptr && transform->rht.size != 0) {
+    apply_rht(*transform, tile, f32.data());
+    tile.f64 = nullptr;
+  }
+}
+
+void TileBuffer::place(const TensorInfo& tensor, const TileSpan& span) {
+  tile = Tile{};
   tile.rows = span.rows;
   tile.cols = span.cols;
   tile.stride = span.cols;
@@ -95,10 +106,25 @@ void TileBuffer::read(const TensorSource& source, const TensorInfo& tensor, cons
   tile.first_col = span.col;
   tile.tensor_cols = tensor.cols();
   tile.tensor_id = stream_of(tensor.name);
-  if (transform != nullptr && transform->rht.size != 0) {
-    apply_rht(*transform, tile, f32.data());
-    tile.f64 = nullptr;
+}
+
+void TileBuffer::read_stored(const TensorSource& source, const TensorInfo& tensor,
+                             const TileSpan& span) {
+  if (!is_half(tensor.dtype)) {
+    read(source, tensor, span);
+    return;
   }
+  f16.resize(static_cast<std::size_t>(span.elements()));
+  source.read_raw(tensor, span.row, span.rows, span.col, span.cols, f16.data());
+  place(tensor, span);
+  tile.f16 = f16.data();
+}
+
+void TileBuffer::widen() {
+  if (tile.f32 != nullptr) return;
+  f32.resize(f16.size());
+  widen_halves(tile.source == SourceType::kBf16, f16.data(), std::ssize(f16), f32.data());
+  tile.f32 = f32.data();
 }
 
 Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>& storage) {
@@ -150,11 +176,19 @@ AmaxResult measure_amax(const TensorSource& source, const TensorInfo& tensor, bo
   const auto body = [&](std::int64_t i, int thread) {
     Worker& w = workers[static_cast<std::size_t>(thread)];
     const TileSpan& span = grid[static_cast<std::size_t>(i)];
-    w.buffer.read(source, tensor, span, transform);
+    const bool is_stored =
+        is_half(tensor.dtype) && (transform == nullptr || transform->rht.size == 0);
+    if (is_stored) {
+      w.buffer.read_stored(source, tensor, span);
+    } else {
+      w.buffer.read(source, tensor, span, transform);
+    }
     w.maxima.clear();
+    const Tile& tile = w.buffer.tile;
     for (std::int64_t r = 0; r < span.rows; ++r) {
-      const float* x = w.buffer.tile.f32 + r * w.buffer.tile.stride;
-      w.maxima.push_back(marked_amax_bits(x, span.cols));
+      const std::int64_t at = r * tile.stride;
+      w.maxima.push_back(is_stored ? vector_amax_bits(tile.f16 + at, span.cols, tile.source)
+                                   : vector_amax_bits(tile.f32 + at, span.cols));
     }
 #pragma omp critical(fp4scope_amax)
     for (std::int64_t r = 0; r < span.rows; ++r) {

@@ -33,7 +33,20 @@ struct TileBuffer {
   // pass null for the values themselves.
   void read(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span,
             const Recipe* transform = nullptr);
+
+  // BF16 and binary16 tensors as they are stored, in tile.f16 alone; others as read(). widen() then
+  // adds tile.f32, once.
+  std::vector<std::uint16_t> f16;
+  void read_stored(const TensorSource& source, const TensorInfo& tensor, const TileSpan& span);
+  void widen();
+
+ private:
+  void place(const TensorInfo& tensor, const TileSpan& span);
 };
+// Whether read_stored() leaves tensors of this type as they are.
+inline bool is_half(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16;
+}
 // The tile after the transform of the recipe, with its values in `storage`; the tile itself for
 // recipes without one.
 Tile transformed_tile(const Recipe& recipe, const Tile& tile, std::vector<float>& storage);

@@ -16,7 +16,7 @@ enum class SourceType : std::uint8_t { kF32, kBf16, kF16, kF64 };
 
 // A piece of a tensor: `rows` x `cols` elements, blocks run along the columns. `f32` holds the
 // values as binary32 (a binary64 source rounded once, to nearest even); `f64` is set only when the
-// source is binary64 and holds the original values. Both have the same stride, in elements.
+// source is binary64 and holds the original values. All have the same stride, in elements.
 // 2-D recipes need rows in whole bands of format.block_rows, except for the last of the tensor.
 struct Tile {
   const float* f32 = nullptr;
@@ -29,6 +29,9 @@ struct Tile {
   // not of a tile. tensor_cols 0: the tile is as wide as the tensor.
   std::int64_t first_row = 0, first_col = 0, tensor_cols = 0;
   std::uint64_t tensor_id = 0;
+  // For run_tile() only, with `f32` null: BF16 or binary16 values (see `source`) as they are
+  // stored.
+  const std::uint16_t* f16 = nullptr;
 };
 
 // Second-level scale of one tensor, or of one row. Formats without an outer scale ignore it.
@@ -74,6 +77,9 @@ bool propagates_nan(const Recipe& recipe);
 // What Backend::outer_scale() takes, from the bits of marked_amax_bits() (formats/amax.h).
 std::uint32_t amax_of(const Recipe& recipe, std::uint32_t marked);
 
+struct TileOutput;  // sim/run_tile.h
+struct TileScratch;
+
 struct Support {
   bool ok = true;
   std::string reason;  // when not ok
@@ -97,6 +103,13 @@ class Backend {
   virtual void dequantize(const Recipe& recipe, const QuantizedTile& tile,
                           std::span<const OuterScale32> outer, float* values,
                           std::int64_t stride) const = 0;
+  // For run_tile() (sim/run_tile.h): everything that is wanted of a tile in one pass over it, with
+  // the bits of quantize(), dequantize() and measure_tile(). False where this backend has no such
+  // kernel for the recipe; nothing is written then.
+  virtual bool run_fused(const Recipe&, const Tile&, std::span<const OuterScale32>,
+                         const TileOutput&, TileScratch&) const {
+    return false;
+  }
 };
 
 // The CPU backends of this build, fastest first, "reference" last; the oracle is not among them.

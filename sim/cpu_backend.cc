@@ -1,7 +1,11 @@
 // cpu_backend.cc: the CPU backends avx512, avx2 and reference: walk a tile band by band through the
 // kernels of a family (cpu_kernels.h).
+#include <array>
+#include <optional>
+
 #include "sim/cpu_kernels.h"
 #include "sim/error.h"
+#include "sim/fused_task.h"
 
 namespace fp4scope {
 namespace {
@@ -24,9 +28,29 @@ FamilyKernels kernels_of(Isa isa, const Recipe& recipe) {
   return {};
 }
 
+FusedFn fused_of(Isa isa, const Recipe& recipe, const Tile& tile) {
+#if defined(__x86_64__)  // sim/fused_task.h
+  if (isa == Isa::kReference || tile.f64 != nullptr) return nullptr;
+  switch (recipe.family) {
+    case Family::kMx:
+      return mx_fused(isa, recipe, tile);
+    case Family::kNvfp4:
+      return nvfp4_fused(isa, recipe, tile);
+    case Family::kHif4:
+      return hif4_fused(isa, recipe, tile);
+    default:
+      break;
+  }
+#else
+  (void)isa, (void)recipe, (void)tile;
+#endif
+  return nullptr;
+}
+
 bool always() {
   return true;
 }
+#if defined(__x86_64__)
 // The level names cover all that arch=x86-64-v3 and -v4 allow; clang 14 knows feature names only,
 // and not that of F16C, which every processor with AVX2 has.
 bool has_avx2() {
@@ -46,6 +70,7 @@ bool has_avx512() {
   return __builtin_cpu_supports("x86-64-v4");
 #endif
 }
+#endif
 
 struct CpuIsa {
   Isa isa;
@@ -54,8 +79,12 @@ struct CpuIsa {
   std::string_view missing;  // reason when not available
 };
 constexpr CpuIsa kIsas[] = {
+#if defined(__x86_64__)
     {Isa::kAvx512, "avx512", has_avx512, "this processor has no AVX-512 (F, BW, DQ, VL, CD)"},
     {Isa::kAvx2, "avx2", has_avx2, "this processor has no AVX2, FMA and BMI2"},
+#elif defined(__aarch64__)
+    {Isa::kNeon, "neon", always, ""},
+#endif
     {Isa::kReference, "reference", always, ""},
 };
 
@@ -85,6 +114,15 @@ class CpuBackend final : public Backend {
       kernels.quantize(task);
       if (task.refused_row >= 0) throw RefusedInput(task.refused_row, task.refusal);
     }
+  }
+
+  bool run_fused(const Recipe& recipe, const Tile& tile, std::span<const OuterScale32> outer,
+                 const TileOutput& out, TileScratch&) const override {
+    const FusedFn run = fused_of(isa_.isa, recipe, tile);
+    if (run == nullptr) return false;
+    require_outer(recipe, tile.rows, outer.size());
+    run({recipe, tile, outer, out});
+    return true;
   }
 
   void dequantize(const Recipe& recipe, const QuantizedTile& tile,
@@ -131,11 +169,33 @@ SaturationLimit element_limit(const Recipe& recipe) {
   return saturation_limit(recipe.format.element, recipe.element_ties());
 }
 
+Isa isa_of(const Backend& backend) {
+  for (std::size_t i = 0; i < std::size(kIsas); ++i) {
+    if (cpu_backends()[i] == &backend) return kIsas[i].isa;
+  }
+  return Isa::kReference;
+}
+bool is_available(Isa isa) {
+  const auto* found = std::find_if(std::begin(kIsas), std::end(kIsas),
+                                   [&](const CpuIsa& one) { return one.isa == isa; });
+  return found != std::end(kIsas) && found->available();
+}
+Isa widest_isa() {
+  static const Isa widest = std::find_if(std::begin(kIsas), std::end(kIsas), [](const CpuIsa& one) {
+                              return one.available();
+                            })->isa;
+  return widest;
+}
+
 std::span<const Backend* const> cpu_backends() {
-  static const CpuBackend backends[] = {CpuBackend(kIsas[0]), CpuBackend(kIsas[1]),
-                                        CpuBackend(kIsas[2])};
-  static const Backend* const list[] = {&backends[0], &backends[1], &backends[2]};
-  return list;
+  static const auto list_of_all = [] {
+    constexpr std::size_t kCount = std::size(kIsas);
+    static std::array<std::optional<CpuBackend>, kCount> backends;
+    std::array<const Backend*, kCount> list{};
+    for (std::size_t i = 0; i < kCount; ++i) list[i] = &backends[i].emplace(kIsas[i]);
+    return list;
+  }();
+  return list_of_all;
 }
 
 }  // namespace fp4scope

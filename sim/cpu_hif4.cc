@@ -137,6 +137,12 @@ double scaled(const ElementTask& e) {
                               e6m2_reciprocal<Lane<1>>(e.scale[0]), shift);
 }
 
+#if defined(__x86_64__)
+template <Known kKnown>
+void quantize_avx512(QuantizeTask& task) {
+  run_avx512<QuantizeOp<Hif4Panel<kKnown>>, void, QuantizeTask&>(task);
+}
+#endif
 QuantizeFn quantizer_for(Isa isa, const Recipe& recipe) {
   const Hif4Options& o = recipe.hif4;
   if (o.geometry == Hif4Geometry::k64x64) {
@@ -144,11 +150,13 @@ QuantizeFn quantizer_for(Isa isa, const Recipe& recipe) {
   }
   if (recipe.sr.enabled) return quantize_stochastic;
   if (o.search == Hif4Search::kMse) return run_quantize_for<Hif4Panel<Known::kMse>>(isa);
+#if defined(__x86_64__)
   // Measured with GCC 12: constants pay off with 512-bit vectors and cost 10 % without.
   if (isa == Isa::kAvx512 && o.search == Hif4Search::kGreedy && recipe.format.element == kE1M2) {
-    if (o.ties == Rounding::kAway) return run_quantize_avx512<Hif4Panel<Known::kGreedyUp>>;
-    if (o.ties == Rounding::kEven) return run_quantize_avx512<Hif4Panel<Known::kGreedyEven>>;
+    if (o.ties == Rounding::kAway) return quantize_avx512<Known::kGreedyUp>;
+    if (o.ties == Rounding::kEven) return quantize_avx512<Known::kGreedyEven>;
   }
+#endif
   return run_quantize_for<Hif4Panel<Known::kNothing>>(isa);
 }
 

@@ -23,7 +23,11 @@
 
 namespace fp4scope {
 
-enum class Isa : std::uint8_t { kAvx512, kAvx2, kReference };
+// Those of other architectures are never available.
+enum class Isa : std::uint8_t { kAvx512, kAvx2, kNeon, kReference };
+Isa isa_of(const Backend& backend);  // of a CPU backend
+bool is_available(Isa isa);
+Isa widest_isa();  // that is available
 
 // Rows row .. row+rows-1 of a tile, a band of format.block_rows (fewer at the end of the tensor).
 struct QuantizeTask {
@@ -134,6 +138,11 @@ inline OuterScale32 no_outer_scale(const Recipe&, std::uint32_t amax_bits) {
   return {bit_cast<float>(amax_bits), 1.0f};
 }
 
+template <int W>
+struct ByteLane {
+  typedef std::uint8_t V __attribute__((vector_size(W)));
+};
+
 template <int W, class V>
 FP4SCOPE_INLINE std::uint32_t lane_of(const V& v, [[maybe_unused]] int lane) {
   if constexpr (W == 1) {
@@ -199,42 +208,64 @@ struct DecodeBlocks {
   }
 };
 
-// Kernel::quantize<W>(task) and Kernel::decode<W>(task), compiled for each instruction set.
-template <class Kernel>
-void run_quantize_reference(QuantizeTask& task) {
-  Kernel::template quantize<1>(task);
+// Op::run<W>(...) compiled for one instruction set.
+template <class Op, class R, class... A>
+R run_reference(A... a) {
+  return Op::template run<1>(a...);
 }
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX2)]] void run_quantize_avx2(QuantizeTask& task) {
-  Kernel::template quantize<8>(task);
+#if defined(__x86_64__)
+template <class Op, class R, class... A>
+[[gnu::target(FP4SCOPE_AVX2)]] R run_avx2(A... a) {
+  return Op::template run<8>(a...);
 }
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX512)]] void run_quantize_avx512(QuantizeTask& task) {
-  Kernel::template quantize<16>(task);
+template <class Op, class R, class... A>
+[[gnu::target(FP4SCOPE_AVX512)]] R run_avx512(A... a) {
+  return Op::template run<16>(a...);
 }
-template <class Kernel>
-void run_decode_reference(const DecodeTask& task) {
-  Kernel::template decode<1>(task);
+#elif defined(__aarch64__)
+template <class Op, class R, class... A>
+R run_neon(A... a) {
+  return Op::template run<4>(a...);
 }
-template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX2)]] void run_decode_avx2(const DecodeTask& task) {
-  Kernel::template decode<8>(task);
+#endif
+template <class Op, class R, class... A>
+auto run_for(Isa isa) -> R (*)(A...) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx512:
+      return run_avx512<Op, R, A...>;
+    case Isa::kAvx2:
+      return run_avx2<Op, R, A...>;
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+      return run_neon<Op, R, A...>;
+#endif
+    default:
+      return run_reference<Op, R, A...>;
+  }
 }
+
 template <class Kernel>
-[[gnu::target(FP4SCOPE_AVX512)]] void run_decode_avx512(const DecodeTask& task) {
-  Kernel::template decode<16>(task);
-}
+struct QuantizeOp {
+  template <int W>
+  FP4SCOPE_INLINE static void run(QuantizeTask& task) {
+    Kernel::template quantize<W>(task);
+  }
+};
+template <class Kernel>
+struct DecodeOp {
+  template <int W>
+  FP4SCOPE_INLINE static void run(const DecodeTask& task) {
+    Kernel::template decode<W>(task);
+  }
+};
 template <class Kernel>
 QuantizeFn run_quantize_for(Isa isa) {
-  return isa == Isa::kAvx512 ? run_quantize_avx512<Kernel>
-         : isa == Isa::kAvx2 ? run_quantize_avx2<Kernel>
-                             : run_quantize_reference<Kernel>;
+  return run_for<QuantizeOp<Kernel>, void, QuantizeTask&>(isa);
 }
 template <class Kernel>
 DecodeFn run_decode_for(Isa isa) {
-  return isa == Isa::kAvx512 ? run_decode_avx512<Kernel>
-         : isa == Isa::kAvx2 ? run_decode_avx2<Kernel>
-                             : run_decode_reference<Kernel>;
+  return run_for<DecodeOp<Kernel>, void, const DecodeTask&>(isa);
 }
 
 }  // namespace fp4scope

@@ -2,6 +2,8 @@
 // literal elements; other contracts have the same size with everything that a contract may need,
 // and other block sizes (key block, user-defined formats) a run-time size.
 #pragma GCC diagnostic ignored "-Wpsabi"
+#include "sim/cpu_mx.h"
+
 #include "formats/codecs/mx.h"
 #include "sim/cpu_kernels.h"
 #include "sim/error.h"
@@ -38,13 +40,8 @@ struct MxContext {
   MxPlan plan;
   int block;  // elements along K
 };
-MxPlan plan_of(const Recipe& recipe) {
-  const bool needs_rcp = recipe.mx.scale_arith == MxScaleArith::kRcp;
-  return mx_plan(recipe.mx, recipe.format.element,
-                 needs_rcp ? rcp_bytes(recipe, recipe.mx.rcp) : nullptr);
-}
 MxContext context_of(QuantizeTask& task) {
-  return {task, plan_of(task.recipe), task.recipe.format.block};
+  return {task, mx_plan_of(task.recipe), task.recipe.format.block};
 }
 
 // Whether a NaN or an infinity is refused, so that its row must be known.
@@ -178,17 +175,20 @@ void quantize_binary64(QuantizeTask& task) {
     }
   }
 }
-template <void (*kBinary32)(QuantizeTask&)>
-void by_source(QuantizeTask& task) {
-  task.tile.f64 != nullptr&& task.recipe.casts_f64_directly() ? quantize_binary64(task)
-                                                              : kBinary32(task);
-}
+template <class Kernel>
+struct BySource {
+  template <int W>
+  FP4SCOPE_INLINE static void quantize(QuantizeTask& task) {
+    if (task.tile.f64 != nullptr && task.recipe.casts_f64_directly()) {
+      quantize_binary64(task);
+    } else {
+      Kernel::template quantize<W>(task);
+    }
+  }
+};
 template <class Panel>
 QuantizeFn quantize_for(Isa isa) {
-  using Kernel = RunBlocks<Panel>;
-  return isa == Isa::kAvx512 ? by_source<run_quantize_avx512<Kernel>>
-         : isa == Isa::kAvx2 ? by_source<run_quantize_avx2<Kernel>>
-                             : by_source<run_quantize_reference<Kernel>>;
+  return run_quantize_for<BySource<RunBlocks<Panel>>>(isa);
 }
 QuantizeFn quantizer(Isa isa, const Recipe& recipe) {
   const bool is_32 = recipe.format.block == 32;
@@ -235,13 +235,13 @@ DecodeFn decoder(Isa isa, const Recipe& recipe) {
 float inverse_of(const Recipe& recipe, const SourceBlock& source) {
   const bool is_binary64 = source.f64 != nullptr && recipe.casts_f64_directly();
   if (is_binary64)
-    return mx_scale<Lane<1>>(plan_of(recipe), true, mx_amax(source.f64, source.n)).inverse;
+    return mx_scale<Lane<1>>(mx_plan_of(recipe), true, mx_amax(source.f64, source.n)).inverse;
   float x[kMxMaxBlock];
   for (int i = 0; i < source.n; ++i) {
     x[i] = mx_narrow<Lane<1>>(
         recipe.mx, source.f64 != nullptr ? static_cast<float>(source.f64[i]) : source.f32[i]);
   }
-  return mx_scale<Lane<1>>(plan_of(recipe), false, mx_amax<Lane<1>>(x, source.n)).inverse;
+  return mx_scale<Lane<1>>(mx_plan_of(recipe), false, mx_amax<Lane<1>>(x, source.n)).inverse;
 }
 
 // What the cast gets. A block with scale byte 0 was flushed or, beyond what a block of that scale
@@ -267,6 +267,12 @@ double scaled(const ElementTask& e) {
 }
 
 }  // namespace
+
+MxPlan mx_plan_of(const Recipe& recipe) {
+  const bool needs_rcp = recipe.mx.scale_arith == MxScaleArith::kRcp;
+  return mx_plan(recipe.mx, recipe.format.element,
+                 needs_rcp ? rcp_bytes(recipe, recipe.mx.rcp) : nullptr);
+}
 
 FamilyKernels mx_kernels(Isa isa, const Recipe& recipe) {
   return {quantizer(isa, recipe), decoder(isa, recipe)};

@@ -9,11 +9,6 @@
 
 namespace fp4scope {
 
-template <int W>
-struct ByteLane {
-  typedef std::uint8_t V __attribute__((vector_size(W)));
-};
-
 // Encoder::code<L>(x) for n elements.
 template <int W, class Encoder>
 FP4SCOPE_INLINE void encode_run(const Encoder& encoder, const float* x, std::int64_t n,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "formats/amax.h"
+#include "sim/amax.h"
 #include "sim/error.h"
 #include "sim/transforms.h"
 
@@ -113,7 +114,7 @@ std::vector<OuterScale32> outer_scales(const TensorView& x, const Recipe& recipe
   std::vector<OuterScale32> outer;
   std::uint32_t tensor_amax = 0;
   for (std::int64_t r = 0; recipe.has_outer() && r < x.rows; ++r) {
-    const std::uint32_t row_amax = marked_amax_bits(x.f32 + r * x.stride, x.cols);
+    const std::uint32_t row_amax = vector_amax_bits(x.f32 + r * x.stride, x.cols);
     tensor_amax = merged_amax_bits(tensor_amax, row_amax);
     if (recipe.scales_rows())
       outer.push_back(backend.outer_scale(recipe, amax_of(recipe, row_amax)));

@@ -11,6 +11,7 @@ packages=(
   # Filter plug-ins of HDF5, of which tests read files.
   hdf5-filter-plugin hdf5-filter-plugin-blosc-serial
   valgrind  # tests/cli/memcheck.sh
+  g++-aarch64-linux-gnu  # tests/aarch64.sh
 )
 
 if ! command -v dpkg-query >/dev/null; then

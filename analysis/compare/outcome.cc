@@ -9,6 +9,7 @@
 #include "analysis/compare/compare.h"
 #include "analysis/tiles.h"
 #include "formats/amax.h"
+#include "sim/amax.h"
 #include "sim/error.h"
 #include "sim/quantized_tensor.h"
 #include "sim/transforms.h"
@@ -29,7 +30,7 @@ Tile tile_of(const SmallTensor& tensor) {
 AmaxResult measured(const Tile& tile, bool per_row) {
   AmaxResult amax;
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const std::uint32_t row = marked_amax_bits(tile.f32 + r * tile.stride, tile.cols);
+    const std::uint32_t row = vector_amax_bits(tile.f32 + r * tile.stride, tile.cols);
     amax.tensor = merged_amax_bits(amax.tensor, row);
     if (per_row) amax.rows.push_back(row);
   }

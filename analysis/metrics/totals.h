@@ -2,23 +2,20 @@
 // sums. Counts and histograms merge in any order; the sums are added in a fixed order that depends
 // on indices only (design/architecture: determinism), so every thread count and backend gives the
 // same bits:
-//   d = fl(v - x) in binary32 (binary64 for a binary64 source, with all its sums);
-//   sums over a block (HiF4: a group) in binary32 in element order, in binary64 when the block's
-//   amax is nonzero and outside 2^-40..2^40; block sums into 16 accumulators by block index mod 16
+//   sums over a block as sim/figures.h says; block sums into 16 accumulators by block index mod 16
 //   within a strip of 64 blocks; the 16 in index order; strips, then tiles, in order.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "sim/backend.h"
+#include "sim/figures.h"
 
 namespace fp4scope {
 
-inline constexpr int kStripBlocks = 64;
-inline constexpr int kStripLanes = 16;
 // Percentiles come from every 16th strip of a tile unless all are asked for.
 inline constexpr int kSampleStrips = 16;
 // Histogram bins of |err|: the upper 13 bits of a binary32 pattern, 5 of them fraction bits.
@@ -106,19 +103,19 @@ struct MapGrid {
 };
 MapGrid make_map_grid(std::int64_t rows, std::int64_t blocks_per_row, std::int64_t map_size);
 
-// One quantized tile: `first_row` and `first_block` place it in the tensor for the maps.
-struct TileResult {
+// A tile under a recipe: `first_row` and `first_block` place it in the tensor for the maps.
+struct TilePlace {
   const Recipe& recipe;
   const Tile& tile;
-  const QuantizedTile& quantized;
-  const float* values;  // [rows, cols] with the tile's stride
-  std::span<const OuterScale32> outer;
   std::int64_t first_row, first_block;
   const MapGrid& grid;
   bool full_percentiles;
 };
 // Whether the outermost block scale is one byte, which has a histogram.
 bool has_scale_codes(const Recipe& recipe);
-void accumulate(const TileResult& result, Tallies& tallies, TileSums& sums);
+// Adds the figures of the tile's blocks, which must come in order, to `tallies` and `sums`. What
+// `place` refers to must outlive it.
+std::unique_ptr<FigureSink> make_accumulator(const TilePlace& place, Tallies& tallies,
+                                             TileSums& sums);
 
 }  // namespace fp4scope

@@ -76,7 +76,7 @@ bool within(double got, double want, double relative) {
   return std::abs(got - want) <= relative * want;
 }
 
-const char* const kHif4 = "hif4:contract=gcc";
+const char* const kHif4Gcc = "hif4:contract=gcc";
 const char* const kDirect = "nvfp4:contract=te,scale=none";
 const char* const kTensor = "nvfp4:contract=te,scale=tensor";
 const char* const kFloor = "mxfp4:contract=ocp-floor-rne";
@@ -94,7 +94,7 @@ TEST_CASE("Gaussian matrices of the HiF4 paper: HiF4 : NVFP4 : MXFP4 = 1 : 1.31 
     std::vector<float> values(kPaperElements);
     generate(Distribution::kNormal, kSeed, static_cast<std::int64_t>(x * kPaperElements),
              0.01f * static_cast<float>(1 << x), values);
-    const double own = measure(kHif4, values, 1024).relative_mse;
+    const double own = measure(kHif4Gcc, values, 1024).relative_mse;
     const double without_outer = measure(kDirect, values, 1024).relative_mse;
     hif4 += own / 18;
     if (x >= 3 && x <= 16) direct += without_outer / 14;  // as the authors' script averages
@@ -128,7 +128,7 @@ TEST_CASE("share of values that stay nonzero for N(0, 1.75)") {
   // numbers.md 1.2, given with one decimal.
   std::vector<float> values(kTableElements);
   generate(Distribution::kNormal, kSeed, 0, 1.75f, values);
-  const std::pair<const char*, double> rows[] = {{kHif4, 90.4}, {kTensor, 93.2}, {kFloor, 91.5}};
+  const std::pair<const char*, double> rows[] = {{kHif4Gcc, 90.4}, {kTensor, 93.2}, {kFloor, 91.5}};
   for (const auto& [recipe, percent] : rows) {
     CAPTURE(recipe);
     CHECK(std::abs(100 * measure(recipe, values, 2048).nonzero_rate - percent) < 0.1);
@@ -145,7 +145,7 @@ TEST_CASE("the error of MXFP4 is log-periodic in sigma, those of HiF4 and NVFP4 
     double low, high, mean;  // x 1e3
   };
   const Range ranges[] = {
-      {kFloor, 12.80, 13.94, 13.36}, {kHif4, 6.86, 6.92, 6.89}, {kTensor, 9.07, 9.07, 9.07}};
+      {kFloor, 12.80, 13.94, 13.36}, {kHif4Gcc, 6.86, 6.92, 6.89}, {kTensor, 9.07, 9.07, 9.07}};
   for (const Range& range : ranges) {
     CAPTURE(range.recipe);
     double low = 1, high = 0, mean = 0;
@@ -186,7 +186,7 @@ TEST_CASE("table of distributions: relative MSE, SQNR and underflow of five reci
   //   scale-rule=rceil. scale-rule=ceil (E - emax + (M != 0)) wastes a binade for significands in
   //   (1, 1.5] and gives 20.7e-3 on N(0,1).
   // - Its U(-1,1) is as drawn, not rounded to BF16: see the next test.
-  const char* const recipes[5] = {kFloor, kRceil, kEven, kTensor, kHif4};
+  const char* const recipes[5] = {kFloor, kRceil, kEven, kTensor, kHif4Gcc};
   const Row rows[] = {
       {Distribution::kNormal,
        true,

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "formats/lane.h"
 #include "sim/backend.h"
 #include "sim/error.h"
+#include "sim/run_tile.h"
 
 namespace fp4scope::test {
 
@@ -53,6 +56,37 @@ struct Quantized {
   std::vector<OuterScale32> outer;
   std::vector<float> values;  // [rows, cols]
 };
+// Throws std::logic_error where the fused kernel of the backend, if it has one for the recipe,
+// gives other bits.
+inline void require_same_fused(const Backend& backend, const Recipe& recipe, const Tile& tile,
+                               const Quantized& q) {
+  if (tile.f32 == nullptr || tile.f64 != nullptr || !recipe.packs_nibbles()) return;
+  std::vector<std::uint8_t> packed(q.tile.codes.size() / 2), scales(q.tile.scales.size());
+  std::vector<float> values(q.values.size());
+  TileOutput out;
+  out.packed = packed.data();
+  out.packed_stride = q.tile.padded_cols / 2;
+  out.scales = scales.data();
+  out.scales_stride = q.tile.blocks_per_row * recipe.format.scale_bytes;
+  out.values = values.data();
+  out.values_stride = tile.cols;
+  TileScratch scratch;
+  if (!backend.run_fused(recipe, tile, q.outer, out, scratch)) return;
+  bool is_same = scales == q.tile.scales;
+  for (std::size_t i = 0; i < q.tile.codes.size(); ++i) {
+    is_same = is_same && (packed[i / 2] >> i % 2 * 4 & 15) == q.tile.codes[i];
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool both_nan = values[i] != values[i] && q.values[i] != q.values[i];
+    is_same = is_same && (both_nan || bit_cast<std::uint32_t>(values[i]) ==
+                                          bit_cast<std::uint32_t>(q.values[i]));
+  }
+  if (!is_same) {
+    throw std::logic_error("the fused kernel of " + std::string(backend.name()) + " differs, " +
+                           to_string(recipe));
+  }
+}
+// Where the backend has a fused kernel, its bits are compared, too.
 inline Quantized quantized(const Backend& backend, const Recipe& recipe, const Tile& tile,
                            std::span<const OuterScale32> outer) {
   Quantized q;
@@ -61,6 +95,7 @@ inline Quantized quantized(const Backend& backend, const Recipe& recipe, const T
   backend.quantize(recipe, tile, outer, q.tile);
   q.values.resize(static_cast<std::size_t>(tile.rows * tile.cols));
   backend.dequantize(recipe, q.tile, outer, q.values.data(), tile.cols);
+  require_same_fused(backend, recipe, tile, q);
   return q;
 }
 inline Quantized quantized(const Backend& backend, const Recipe& recipe, const Tile& tile) {

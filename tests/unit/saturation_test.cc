@@ -32,7 +32,9 @@ Counts counts_of(const Backend& backend, const Recipe& recipe, const Tile& tile)
   Tallies tallies;
   TileSums sums;
   const MapGrid grid{};
-  accumulate({recipe, tile, q.tile, q.values.data(), q.outer, 0, 0, grid, false}, tallies, sums);
+  const TilePlace place{recipe, tile, 0, 0, grid, false};
+  const auto accumulator = make_accumulator(place, tallies, sums);
+  measure_tile(recipe, tile, q.outer, q.tile, q.values.data(), accumulator.get(), nullptr);
   return tallies.counts;
 }
 
