@@ -142,6 +142,7 @@ std::vector<Recipe> parse_recipe_options(const std::vector<std::string>& texts,
                                          const CommonOptions& options);
 
 // --- verbs: each adds its subcommand; the callback leaves the exit code in `exit_code` ---
+void add_bench(CLI::App& app, int& exit_code);
 void add_formats(CLI::App& app, int& exit_code);
 void add_info(CLI::App& app, int& exit_code);
 void add_analyze(CLI::App& app, int& exit_code);

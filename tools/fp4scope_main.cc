@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   add_explain(app, exit_code);
   add_golden(app, exit_code);
   add_gen(app, exit_code);
+  add_bench(app, exit_code);
   add_quantize(app, exit_code);
   add_dequantize(app, exit_code);
 

@@ -232,7 +232,9 @@ TEST_CASE("wrong usage is one sentence on stderr and exit code 2") {
     const char* want;  // in the message
   };
   for (const Case& c : std::vector<Case>{
-           {{}, "formats, info, analyze, agree, verify, identify, explain, golden, gen, quantize"},
+           {{},
+            "formats, info, analyze, agree, verify, identify, explain, golden, gen, bench, "
+            "quantize"},
            {{"analyse"}, "unknown command 'analyse'; the commands are formats, info, analyze"},
            {{"analyze"}, "FILE is required"},
            {{"analyze", kSample, "--frobnicate"}, "--frobnicate"},
