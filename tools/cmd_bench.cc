@@ -29,8 +29,7 @@ std::string as_text(const BenchResult& result) {
   }
   text += bounds.str() + "\n";
   TextTable table;
-  for (const char* title : {"work", "input", "output", "backend"})
-    table.column(title, Align::kLeft);
+  for (const char* title : {"work", "dtype", "mode", "backend"}) table.column(title, Align::kLeft);
   for (const char* title : {"threads", "Gelem/s", "GB/s in", "ratio"}) {
     table.column(title, Align::kRight);
   }
@@ -39,9 +38,9 @@ std::string as_text(const BenchResult& result) {
   for (const BenchRow& r : result.rows) {
     const double rate = static_cast<double>(r.elements) / r.seconds;
     table.row(
-        {r.work, r.input, r.mode, r.backend, fmt::format("{}", r.threads),
+        {r.work, r.dtype, r.mode, r.backend, fmt::format("{}", r.threads),
          fmt::format("{:.2f}", rate / 1e9),
-         fmt::format("{:.1f}", rate * (r.input == "f32" ? 4 : 2) / 1e9),
+         fmt::format("{:.1f}", rate * (r.dtype == "f32" ? 4 : 2) / 1e9),
          fmt::format("{:.3f}", r.ratio), r.bound,
          r.instructions_per_element ? fmt::format("{:.1f}", *r.instructions_per_element) : "-"});
   }
@@ -68,16 +67,30 @@ std::string as_json(const BenchResult& result) {
   for (const BenchBound& b : result.bounds) {
     out["bounds"].push_back({{"name", b.name},
                              {"threads", b.threads},
-                             {"bytes_per_second", b.bytes_per_second},
-                             {"least", b.least},
-                             {"most", b.most}});
+                             {"gb_s", b.bytes_per_second / 1e9},
+                             {"least", b.least / 1e9},
+                             {"most", b.most / 1e9}});
   }
   out["results"] = Json::array();
   for (const BenchRow& r : result.rows) {
-    Json row = {{"work", r.work},       {"input", r.input},     {"output", r.mode},
-                {"backend", r.backend}, {"threads", r.threads}, {"elements", r.elements},
-                {"seconds", r.seconds}, {"least", r.least},     {"most", r.most},
-                {"bytes", r.bytes},     {"bound", r.bound},     {"ratio", r.ratio}};
+    const double rate = static_cast<double>(r.elements) / r.seconds;
+    Json row = {{"work", r.work},
+                {"recipe", nullptr},
+                {"dtype", r.dtype},
+                {"mode", r.mode},
+                {"backend", r.backend},
+                {"threads", r.threads},
+                {"elements", r.elements},
+                {"seconds", r.seconds},
+                {"least", r.least},
+                {"most", r.most},
+                {"gelem_s", rate / 1e9},
+                {"bytes", r.bytes},
+                {"gb_s", r.bytes / r.seconds / 1e9},
+                {"bound", r.bound},
+                {"bound_gb_s", r.bound_bytes_per_second / 1e9},
+                {"ratio", r.ratio}};
+    if (!r.recipe.empty()) row["recipe"] = r.recipe;
     row["instructions_per_element"] = nullptr;
     if (r.instructions_per_element) row["instructions_per_element"] = *r.instructions_per_element;
     out["results"].push_back(std::move(row));
@@ -118,8 +131,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   sub->add_option("-r,--recipe", bench.recipes, "recipes; default: the hot ones")
       ->allow_extra_args(false)
       ->type_name("RECIPE");
-  sub->add_option("--input", bench.inputs, "of f32, bf16, f16")->delimiter(',');
-  sub->add_option("--output", bench.modes, "of statistics, packed, values, all")->delimiter(',');
+  sub->add_option("--dtype", bench.dtypes, "of f32, bf16, f16")->delimiter(',');
+  sub->add_option("--mode", bench.modes,
+                  "of stats, pack (codes and scales), fake (decoded values), all")
+      ->delimiter(',');
   sub->add_option("--backend", bench.backends, "names listed by 'fp4scope formats'")
       ->delimiter(',');
   sub->add_option("--threads", bench.threads, "numbers of threads")->delimiter(',');
@@ -132,7 +147,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   sub->add_flag("--json", arguments->json, "print JSON instead of the table");
   sub->add_flag("--quiet", arguments->quiet, "no progress bar");
-  sub->footer("Example:\n  fp4scope bench -r nvfp4 -r hif4 --input bf16 --output statistics");
+  sub->footer("Example:\n  fp4scope bench -r nvfp4 -r hif4 --dtype bf16 --mode stats");
   sub->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

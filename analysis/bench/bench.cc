@@ -51,9 +51,9 @@ void check(const BenchOptions& options) {
       }
     }
   };
-  check_names("--input", options.inputs, {"f32", "bf16", "f16"}, "f32, bf16 or f16");
-  check_names("--output", options.modes, {"statistics", "packed", "values", "all"},
-              "statistics, packed, values or all");
+  check_names("--dtype", options.dtypes, {"f32", "bf16", "f16"}, "f32, bf16 or f16");
+  check_names("--mode", options.modes, {"stats", "pack", "fake", "all"},
+              "stats, pack, fake or all");
   if (options.repeats < 1) refuse("--repeat: expected at least 1");
   if (options.threads.empty()) refuse("--threads: expected at least one number");
   for (const int threads : options.threads) {
@@ -127,6 +127,7 @@ void summarize(std::vector<Bound>& bounds, std::vector<Item>& items, BenchResult
     item.row.most = *std::max_element(item.times.begin(), item.times.end());
     for (const BenchBound& bound : result.bounds) {
       if (bound.name != item.row.bound || bound.threads != item.row.threads) continue;
+      item.row.bound_bytes_per_second = bound.bytes_per_second;
       item.row.ratio = item.row.bytes / item.row.seconds / bound.bytes_per_second;
     }
     if (!item.instructions.empty()) {
@@ -142,7 +143,7 @@ void compare_with_peers(BenchResult& result) {
     if (peer.backend != "ggml") continue;
     const std::string format = peer.work.substr(peer.work.find(' ') + 1);
     for (const BenchRow& row : result.rows) {
-      const bool same = row.work.starts_with(format) && row.input == peer.input &&
+      const bool same = row.work.starts_with(format) && row.dtype == peer.dtype &&
                         row.mode == peer.mode && row.threads == peer.threads;
       if (same)
         result.peers.push_back(

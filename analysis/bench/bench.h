@@ -21,15 +21,19 @@ struct BenchBound {
 
 struct BenchRow {
   std::string work;   // a recipe, or amax, amax of rows, analyze..., ggml...
-  std::string input;  // f32, bf16, f16
-  std::string mode;   // statistics, packed, values, all
+  std::string dtype;  // of the input: f32, bf16, f16
+  // stats: figures alone; pack: codes and scales; fake: decoded values; all of it; others "-" or
+  // "file".
+  std::string mode;
   std::string backend;
   int threads = 1;
   std::int64_t elements = 0;
   double seconds = 0, least = 0, most = 0;  // median, shortest and longest
   double bytes = 0;                         // that count: read, and written where there is output
   std::string bound{};                      // its name
-  double ratio = 0;                         // bytes per second to the bound's
+  double bound_bytes_per_second = 0;
+  double ratio = 0;      // bytes per second to the bound's
+  std::string recipe{};  // `work` where that is one
   std::optional<double> instructions_per_element{};
 };
 
@@ -39,8 +43,8 @@ struct BenchOptions {
   int repeats = 7;
   std::vector<std::string> backends;  // empty: all with vectors that this processor has
   std::vector<std::string> recipes;   // empty: the hot ones
-  std::vector<std::string> inputs{"f32", "bf16", "f16"};
-  std::vector<std::string> modes{"statistics", "packed", "values", "all"};
+  std::vector<std::string> dtypes{"f32", "bf16", "f16"};
+  std::vector<std::string> modes{"stats", "pack", "fake", "all"};
   // Bytes of a BF16 file that analyze() reads warm with four recipes; 0: not measured.
   std::int64_t analyze_bytes = 0;
   std::string scratch_folder;  // for that file

@@ -38,7 +38,7 @@ std::vector<Work> ggml_works(const BenchOptions& options) {
     }
     const std::int64_t n = options.elements, row_bytes = kCols / function.block * function.bytes;
     Work work;
-    work.row = {function.work, "f32", "packed", "ggml"};
+    work.row = {function.work, "f32", "pack", "ggml"};
     work.row.elements = n;
     work.row.bytes = static_cast<double>(4 * n + n / kCols * row_bytes);
     work.row.bound = "stream";

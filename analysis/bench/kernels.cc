@@ -54,9 +54,9 @@ void fill(Buffers& buffers, std::int64_t n) {
 }
 
 enum class Mode { kStatistics, kPacked, kValues, kAll };
-constexpr std::pair<Mode, const char*> kModes[] = {{Mode::kStatistics, "statistics"},
-                                                   {Mode::kPacked, "packed"},
-                                                   {Mode::kValues, "values"},
+constexpr std::pair<Mode, const char*> kModes[] = {{Mode::kStatistics, "stats"},
+                                                   {Mode::kPacked, "pack"},
+                                                   {Mode::kValues, "fake"},
                                                    {Mode::kAll, "all"}};
 
 // A recipe on a backend.
@@ -176,7 +176,7 @@ void add_maxima(const BenchOptions& options, std::vector<Work>& works) {
     for (const std::string& name : backends_of(options)) {
       const Backend& backend = choose_backend(name, parse_recipe("nvfp4"));
       for (const auto& [input, input_name] : kInputs) {
-        if (!wanted(options.inputs, input_name)) continue;
+        if (!wanted(options.dtypes, input_name)) continue;
         Work work;
         work.row = {per_row ? "amax of rows" : "amax", input_name, "-", name};
         work.row.elements = n;
@@ -194,8 +194,8 @@ void add_maxima(const BenchOptions& options, std::vector<Work>& works) {
 void add_recipe(const BenchOptions& options, const std::string& text, std::vector<Work>& works) {
   const std::int64_t n = options.elements;
   const Recipe recipe = parse_recipe(text);
-  if (!recipe.packs_nibbles() && !wanted(options.modes, "statistics") &&
-      !wanted(options.modes, "values")) {
+  if (!recipe.packs_nibbles() && !wanted(options.modes, "stats") &&
+      !wanted(options.modes, "fake")) {
     throw Error(ErrorKind::kUsage, "recipe " + text + " has no packed nibbles");
   }
   for (const std::string& name : backends_of(options)) {
@@ -205,11 +205,12 @@ void add_recipe(const BenchOptions& options, const std::string& text, std::vecto
         backend.outer_scale(recipe, bit_cast<std::uint32_t>(2.0f)));
     for (const auto& [input, input_name] : kInputs) {
       for (const auto& [mode, mode_name] : kModes) {
-        if (!wanted(options.inputs, input_name) || !wanted(options.modes, mode_name)) continue;
+        if (!wanted(options.dtypes, input_name) || !wanted(options.modes, mode_name)) continue;
         if (packs(mode) && !recipe.packs_nibbles()) continue;
         const Kernel kernel{recipe, &backend, outer, mode, input};
         Work work;
         work.row = {text, input_name, mode_name, std::string(backend.name())};
+        work.row.recipe = text;
         work.row.elements = n;
         work.row.bytes = bytes_of(kernel, n);
         work.row.bound = mode == Mode::kStatistics ? "read" : "stream";

@@ -17,11 +17,10 @@ constexpr const char* kFew = "262144";  // elements: the fewest that bench takes
 
 }  // namespace
 
-TEST_CASE(
-    "bench prints bounds and a row for every recipe, input, output, backend and thread count") {
+TEST_CASE("bench prints bounds and a row for every recipe, dtype, mode, backend and thread count") {
   const Result result = run({"bench", "--elements", kFew, "--repeat", "1", "--threads", "1,2",
-                             "--backend", "reference", "-r", "nvfp4", "-r", "mxfp6e2m3", "--input",
-                             "f32,bf16", "--output", "statistics,values", "--json"});
+                             "--backend", "reference", "-r", "nvfp4", "-r", "mxfp6e2m3", "--dtype",
+                             "f32,bf16", "--mode", "stats,fake", "--json"});
   CAPTURE(result.err);
   REQUIRE(result.code == 0);
   const json report = json::parse(result.out);
@@ -29,7 +28,7 @@ TEST_CASE(
   CHECK(report["repeats"] == 1);
   std::set<std::string> bounds;
   for (const json& bound : report["bounds"]) {
-    CHECK(bound["bytes_per_second"] > 0);
+    CHECK(bound["gb_s"] > 0);
     bounds.insert(bound["name"].get<std::string>() + std::to_string(bound["threads"].get<int>()));
   }
   CHECK(bounds == std::set<std::string>{"copy1", "copy2", "read1", "read2", "stream1", "stream2"});
@@ -37,18 +36,24 @@ TEST_CASE(
   for (const json& row : report["results"]) {
     CHECK(row["seconds"] > 0);
     CHECK(row["ratio"] > 0);
+    const double seconds = row["seconds"], bytes = row["bytes"], bound = row["bound_gb_s"];
+    CHECK(row["gelem_s"] == doctest::Approx(262144 / seconds / 1e9));
+    CHECK(row["gb_s"] == doctest::Approx(bytes / seconds / 1e9));
+    CHECK(row["ratio"] == doctest::Approx(bytes / seconds / 1e9 / bound));
+    const bool is_recipe = !row["work"].get<std::string>().starts_with("amax");
+    CHECK(row["recipe"] == (is_recipe ? row["work"] : json()));
     CHECK(row["backend"] == "reference");
     CHECK(row["elements"] == 262144);
     ++rows[row["work"]];
   }
-  // 2 inputs x 2 thread counts, and 2 outputs where there are any.
+  // 2 dtypes x 2 thread counts, and 2 modes where there are any.
   CHECK(rows == std::map<std::string, int>{
                     {"amax", 4}, {"amax of rows", 4}, {"mxfp6e2m3", 8}, {"nvfp4", 8}});
   // Bytes that count: 4 or 2 read, 4 written with values.
   for (const json& row : report["results"]) {
     if (row["work"] != "nvfp4") continue;
-    const double read = row["input"] == "f32" ? 4 : 2;
-    const double written = row["output"] == "values" ? 4 : 0;
+    const double read = row["dtype"] == "f32" ? 4 : 2;
+    const double written = row["mode"] == "fake" ? 4 : 0;
     CHECK(row["bytes"] == 262144 * (read + written));
     CHECK(row["bound"] == (written > 0 ? "stream" : "read"));
   }
@@ -58,8 +63,8 @@ TEST_CASE("the table of bench says what a ratio is; analyze runs from a file tha
   TempDir folder;
   ::setenv("TMPDIR", folder.path().c_str(), 1);
   const Result result =
-      run({"bench", "--elements", kFew, "--repeat", "1", "--threads", "1", "-r", "hif4", "--input",
-           "f16", "--output", "packed", "--analyze", "1048576", "--quiet"});
+      run({"bench", "--elements", kFew, "--repeat", "1", "--threads", "1", "-r", "hif4", "--dtype",
+           "f16", "--mode", "pack", "--analyze", "1048576", "--quiet"});
   ::unsetenv("TMPDIR");
   CAPTURE(result.err);
   CHECK(result.code == 0);
@@ -74,11 +79,10 @@ TEST_CASE("wrong values of bench are one sentence") {
            {{"--repeat", "0"}, "--repeat: expected at least 1"},
            {{"--threads", "0"}, "--threads: expected 1 to 1024"},
            {{"--backend", "avx1024"}, "avx1024"},
-           {{"--input", "f64"}, "--input: expected f32, bf16 or f16, found f64"},
-           {{"--output", "codes"},
-            "--output: expected statistics, packed, values or all, found codes"},
+           {{"--dtype", "f64"}, "--dtype: expected f32, bf16 or f16, found f64"},
+           {{"--mode", "codes"}, "--mode: expected stats, pack, fake or all, found codes"},
            {{"-r", "nvfp5"}, "nvfp4"},
-           {{"-r", "mxfp8e4m3", "--output", "packed"}, "recipe mxfp8e4m3 has no packed nibbles"}}) {
+           {{"-r", "mxfp8e4m3", "--mode", "pack"}, "recipe mxfp8e4m3 has no packed nibbles"}}) {
     std::vector<std::string> command{"bench"};
     command.insert(command.end(), args.begin(), args.end());
     const Result result = run(command);
