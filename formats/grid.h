@@ -15,6 +15,7 @@ struct GridPoint {
 
 // encode() to nearest even and decode() of a finite a >= 0 below the saturation limit of `spec`,
 // which has at least one fraction bit; above it the grid goes on, with the quantum of each binade.
+// Of an a < 0 the value is minus that of -a (but a zero is +0), and the code means nothing.
 // One addition rounds: k = 1.5 * 2^(23-m) * 2^e, e the exponent of a (at least that of the smallest
 // normal number), has the quantum of the target as its own, and as a multiple of it is even. The
 // low bits of a + k count quanta, and a binade has 2^m codes.

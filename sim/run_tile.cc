@@ -77,6 +77,11 @@ void run_tile(const Backend& backend, const Recipe& recipe, const Tile& tile,
   if (out.figures != nullptr && out.statistics != nullptr) {
     throw Error(ErrorKind::kUsage, "run_tile: expected figures or statistics, found both");
   }
+  if (tile.rows > 0 && tile.cols > kMostTileElements / tile.rows) {
+    throw Error(ErrorKind::kUsage, "run_tile: expected a tile of less than 2^32 elements, found " +
+                                       std::to_string(tile.rows) + " x " +
+                                       std::to_string(tile.cols));
+  }
   if (backend.run_fused(recipe, tile, outer, out, scratch)) return;
   run_tile_by_steps(backend, recipe, tile, outer, out, scratch);
 }

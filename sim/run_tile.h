@@ -34,6 +34,8 @@ struct TileScratch {
   std::vector<float> widened, values;
 };
 
+inline constexpr std::int64_t kMostTileElements = 0xffffffff;  // kernels count in 32 bits
+
 // Input is tile.f32 (and f64), or tile.f16. Throws as Backend::quantize(); the outputs are
 // undefined then, and figures may have been handed over.
 void run_tile(const Backend& backend, const Recipe& recipe, const Tile& tile,

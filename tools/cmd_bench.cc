@@ -15,6 +15,11 @@ struct Arguments {
   bool json = false, quiet = false;
 };
 
+// Bytes of input per second; BenchRow::bytes counts what is written, too.
+double input_rate(const BenchRow& row) {
+  return static_cast<double>(row.elements) * (row.dtype == "f32" ? 4 : 2) / row.seconds;
+}
+
 std::string as_text(const BenchResult& result) {
   std::string text = fmt::format("{}, {} elements, median of {}\n\n", result.processor,
                                  result.elements, result.repeats);
@@ -39,8 +44,7 @@ std::string as_text(const BenchResult& result) {
     const double rate = static_cast<double>(r.elements) / r.seconds;
     table.row(
         {r.work, r.dtype, r.mode, r.backend, fmt::format("{}", r.threads),
-         fmt::format("{:.2f}", rate / 1e9),
-         fmt::format("{:.1f}", rate * (r.dtype == "f32" ? 4 : 2) / 1e9),
+         fmt::format("{:.2f}", rate / 1e9), fmt::format("{:.1f}", input_rate(r) / 1e9),
          fmt::format("{:.3f}", r.ratio), r.bound,
          r.instructions_per_element ? fmt::format("{:.1f}", *r.instructions_per_element) : "-"});
   }
@@ -87,6 +91,7 @@ std::string as_json(const BenchResult& result) {
                 {"gelem_s", rate / 1e9},
                 {"bytes", r.bytes},
                 {"gb_s", r.bytes / r.seconds / 1e9},
+                {"input_gb_s", input_rate(r) / 1e9},
                 {"bound", r.bound},
                 {"bound_gb_s", r.bound_bytes_per_second / 1e9},
                 {"ratio", r.ratio}};
@@ -111,7 +116,7 @@ int run(Arguments& arguments) {
   BenchOptions& options = arguments.bench;
   options.stop = &stop_requested();
   options.scratch_folder = tool_open_options().scratch_folder;
-  options.progress = [&](int done, int total) { progress.update(done, total); };
+  options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   const BenchResult result = run_bench(options);
   progress.clear();
   if (result.interrupted) return stop_exit_code();
@@ -132,9 +137,10 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false)
       ->type_name("RECIPE");
   sub->add_option("--dtype", bench.dtypes, "of f32, bf16, f16")->delimiter(',');
-  sub->add_option("--mode", bench.modes,
-                  "of stats, pack (codes and scales), fake (decoded values), all")
-      ->delimiter(',');
+  const CLI::Option* mode =
+      sub->add_option("--mode", bench.modes,
+                      "of stats, pack (codes and scales), fake (decoded values), all")
+          ->delimiter(',');
   sub->add_option("--backend", bench.backends, "names listed by 'fp4scope formats'")
       ->delimiter(',');
   sub->add_option("--threads", bench.threads, "numbers of threads")->delimiter(',');
@@ -148,7 +154,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   sub->add_flag("--json", arguments->json, "print JSON instead of the table");
   sub->add_flag("--quiet", arguments->quiet, "no progress bar");
   sub->footer("Example:\n  fp4scope bench -r nvfp4 -r hif4 --dtype bf16 --mode stats");
-  sub->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  sub->callback([arguments, mode, &exit_code] {
+    arguments->bench.modes_are_given = mode->count() > 0;
+    exit_code = run(*arguments);
+  });
 }
 
 }  // namespace fp4scope::tools

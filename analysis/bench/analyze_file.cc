@@ -41,28 +41,33 @@ class WarmFile {
 std::vector<Work> analyze_works(const BenchOptions& options) {
   std::vector<Work> works;
   if (options.analyze_bytes <= 0) return works;
-  AnalyzeOptions analysis;
-  for (const char* text : {"nvfp4", "nvfp4:select=mse", "mxfp4", "hif4"}) {
-    analysis.recipes.push_back(parse_recipe(text));
-  }
-  analysis.map_size = 64;
-  analysis.stop = options.stop;
-  if (options.backends.size() == 1) analysis.backend = options.backends[0];
-  Work work;
-  work.row = {"analyze, 4 recipes, maps", "bf16", "file", "auto"};
-  work.row.elements = options.analyze_bytes / 2 / kCols * kCols;
-  work.row.bytes = 2.0 * static_cast<double>(work.row.elements);
-  work.row.bound = "read";
+  std::vector<std::string> backends = options.backends;
+  if (backends.empty()) backends.emplace_back("auto");
   const auto file = std::make_shared<std::optional<WarmFile>>();
-  work.run = [file, options, analysis](Buffers& buffers, int threads) mutable {
-    if (!*file) {
-      file->emplace(options.scratch_folder, options.analyze_bytes, buffers, options.elements);
+  for (const std::string& backend : backends) {
+    AnalyzeOptions analysis;
+    for (const char* text : {"nvfp4", "nvfp4:select=mse", "mxfp4", "hif4"}) {
+      analysis.recipes.push_back(parse_recipe(text));
     }
-    analysis.threads = threads;
-    const Report report = analyze({(*file)->path()}, analysis);
-    if (!report.errors.empty()) throw Error(ErrorKind::kData, report.errors.front().message);
-  };
-  works.push_back(std::move(work));
+    analysis.map_size = 64;
+    analysis.stop = options.stop;
+    analysis.backend = backend;
+    Work work;
+    // By name: "auto" may take another one for each recipe.
+    work.row = {"analyze, 4 recipes, maps", "bf16", "file", backend};
+    work.row.elements = options.analyze_bytes / 2 / kCols * kCols;
+    work.row.bytes = 2.0 * static_cast<double>(work.row.elements);
+    work.row.bound = "read";
+    work.run = [file, options, analysis](Buffers& buffers, int threads) mutable {
+      if (!*file) {
+        file->emplace(options.scratch_folder, options.analyze_bytes, buffers, options.elements);
+      }
+      analysis.threads = threads;
+      const Report report = analyze({(*file)->path()}, analysis);
+      if (!report.errors.empty()) throw Error(ErrorKind::kData, report.errors.front().message);
+    };
+    works.push_back(std::move(work));
+  }
   return works;
 }
 

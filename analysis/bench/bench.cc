@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "analysis/bench/memory.h"
 #include "analysis/bench/work.h"
@@ -37,6 +38,29 @@ std::string processor_name() {
   return "unknown";
 }
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
+// What the system can give without swapping; 0 where it does not say.
+std::int64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t kibibytes = 0;
+    if (words >> name >> kibibytes && name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+// Before a page of it is touched.
+void check_memory(std::int64_t bytes) {
+  const std::int64_t available = available_memory();
+  if (available == 0 || bytes <= available) return;
+  throw Error(ErrorKind::kData, "bench needs " + std::to_string(bytes) + " bytes of memory, " +
+                                    std::to_string(available) +
+                                    " are available; give fewer --elements");
+}
+
 void check(const BenchOptions& options) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kUsage, what); };
   if (options.elements < kCols * kTileRows || options.elements % (kCols * kTileRows) != 0) {
@@ -51,10 +75,19 @@ void check(const BenchOptions& options) {
       }
     }
   };
+  // A file has whole rows, and at least one.
+  if (options.analyze_bytes != 0 && options.analyze_bytes < 2 * kCols) {
+    refuse("--analyze: expected 0 or at least " + std::to_string(2 * kCols) + " bytes, found " +
+           std::to_string(options.analyze_bytes));
+  }
+  if (options.elements > kMostElements) {
+    refuse("--elements: expected at most " + std::to_string(kMostElements) + ", found " +
+           std::to_string(options.elements));
+  }
   check_names("--dtype", options.dtypes, {"f32", "bf16", "f16"}, "f32, bf16 or f16");
   check_names("--mode", options.modes, {"stats", "pack", "fake", "all"},
               "stats, pack, fake or all");
-  if (options.repeats < 1) refuse("--repeat: expected at least 1");
+  if (options.repeats < 1 || options.repeats > 100000) refuse("--repeat: expected 1 to 100000");
   if (options.threads.empty()) refuse("--threads: expected at least one number");
   for (const int threads : options.threads) {
     if (threads < 1 || threads > 1024) refuse("--threads: expected 1 to 1024");
@@ -175,14 +208,15 @@ BenchResult run_bench(const BenchOptions& options) {
   for (const int threads : options.threads) {
     for (const char* name : {"read", "copy", "stream"}) bounds.push_back({{name, threads}, {}});
   }
+  check_memory(Buffers::bytes(n) + packed_bytes + scale_bytes);
   Buffers buffers(n, packed_bytes, scale_bytes);
   BenchResult result;
   result.processor = processor_name();
   result.elements = n;
   result.repeats = options.repeats;
   InstructionCounter counter;
-  int done = 0;
-  const int total = (options.repeats + 1) * static_cast<int>(items.size());
+  std::int64_t done = 0;
+  const std::int64_t total = (options.repeats + 1) * std::ssize(items);
   // Once more than asked for, first, for what happens only once.
   for (int repeat = -1; repeat < options.repeats; ++repeat) {
     const bool counts = repeat >= 0;

@@ -38,13 +38,15 @@ struct BenchRow {
 };
 
 struct BenchOptions {
-  std::int64_t elements = std::int64_t{64} << 20;  // a multiple of 4096
+  std::int64_t elements = std::int64_t{64} << 20;  // a multiple of 64 rows of 4096
   std::vector<int> threads{1, 2};
   int repeats = 7;
   std::vector<std::string> backends;  // empty: all with vectors that this processor has
   std::vector<std::string> recipes;   // empty: the hot ones
   std::vector<std::string> dtypes{"f32", "bf16", "f16"};
   std::vector<std::string> modes{"stats", "pack", "fake", "all"};
+  // Asked for by name: a mode that a recipe does not have is an error then, otherwise left out.
+  bool modes_are_given = false;
   // Bytes of a BF16 file that analyze() reads warm with four recipes; 0: not measured.
   std::int64_t analyze_bytes = 0;
   std::string scratch_folder;  // for that file
@@ -52,7 +54,7 @@ struct BenchOptions {
   // measured, too; "": none.
   std::string ggml_library;
   const std::atomic<bool>* stop = nullptr;
-  std::function<void(int done, int total)> progress;
+  std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 
 // Packed output of a recipe beside that of a peer, from the same input in the same run.

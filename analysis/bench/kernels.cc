@@ -5,6 +5,7 @@
 
 #include "analysis/analyze.h"
 #include "analysis/bench/work.h"
+#include "analysis/tiles.h"
 #include "formats/amax.h"
 #include "formats/minifloat.h"
 #include "sim/amax.h"
@@ -109,17 +110,13 @@ void run_rows(const Kernel& kernel, Buffers& buffers, std::int64_t first, std::i
 void run_kernel(const Kernel& kernel, Buffers& buffers, std::int64_t n, int threads) {
   const std::int64_t tiles = n / kCols / kTileRows;
   std::vector<Statistics> of_tile(static_cast<std::size_t>(tiles));
+  std::vector<TileScratch> scratch(static_cast<std::size_t>(threads));
   const bool measures = kernel.mode == Mode::kStatistics || kernel.mode == Mode::kAll;
-#pragma omp parallel num_threads(threads)
-  {
-    TileScratch scratch;
-#pragma omp for schedule(static)
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      Statistics& statistics = of_tile[static_cast<std::size_t>(t)];
-      run_rows(kernel, buffers, t * kTileRows, kTileRows, measures ? &statistics : nullptr,
-               scratch);
-    }
-  }
+  for_each_tile(tiles, threads, nullptr, [&](std::int64_t t, int thread) {
+    run_rows(kernel, buffers, t * kTileRows, kTileRows,
+             measures ? &of_tile[static_cast<std::size_t>(t)] : nullptr,
+             scratch[static_cast<std::size_t>(thread)]);
+  });
   Statistics all;
   for (const Statistics& s : of_tile) all.add(s);
 }
@@ -170,15 +167,22 @@ std::vector<std::string> backends_of(const BenchOptions& options) {
   return names;
 }
 
+bool is_cpu_backend(const Backend& backend) {
+  const auto& all = cpu_backends();
+  return std::find(all.begin(), all.end(), &backend) != all.end();
+}
+
 void add_maxima(const BenchOptions& options, std::vector<Work>& works) {
   const std::int64_t n = options.elements;
   for (const bool per_row : {false, true}) {
     for (const std::string& name : backends_of(options)) {
       const Backend& backend = choose_backend(name, parse_recipe("nvfp4"));
+      if (!is_cpu_backend(backend)) continue;  // the oracle has no pass of its own
       for (const auto& [input, input_name] : kInputs) {
         if (!wanted(options.dtypes, input_name)) continue;
         Work work;
-        work.row = {per_row ? "amax of rows" : "amax", input_name, "-", name};
+        work.row = {per_row ? "amax of rows" : "amax", input_name, "-",
+                    std::string(backend.name())};
         work.row.elements = n;
         work.row.bytes = static_cast<double>(n) * (input == SourceType::kF32 ? 4 : 2);
         work.row.bound = "read";
@@ -194,9 +198,22 @@ void add_maxima(const BenchOptions& options, std::vector<Work>& works) {
 void add_recipe(const BenchOptions& options, const std::string& text, std::vector<Work>& works) {
   const std::int64_t n = options.elements;
   const Recipe recipe = parse_recipe(text);
-  if (!recipe.packs_nibbles() && !wanted(options.modes, "stats") &&
-      !wanted(options.modes, "fake")) {
-    throw Error(ErrorKind::kUsage, "recipe " + text + " has no packed nibbles");
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage, "recipe " + text + ": " + what);
+  };
+  const bool packs_given =
+      options.modes_are_given && (wanted(options.modes, "pack") || wanted(options.modes, "all"));
+  if (packs_given && !recipe.packs_nibbles()) {
+    refuse("has no packed nibbles; expected --mode stats, fake or both");
+  }
+  if (recipe.rht.size != 0) refuse("bench does not run the Hadamard transform (rht)");
+  if (recipe.ragged() == Ragged::kError && kCols % recipe.format.block != 0) {
+    refuse("ragged=error refuses the rows of bench, which have " + std::to_string(kCols) +
+           " elements");
+  }
+  if (kTileRows % recipe.format.block_rows != 0) {
+    refuse("bench has bands of " + std::to_string(kTileRows) + " rows, blocks have " +
+           std::to_string(recipe.format.block_rows));
   }
   for (const std::string& name : backends_of(options)) {
     const Backend& backend = choose_backend(name, recipe);

@@ -19,6 +19,9 @@ inline constexpr std::int64_t kTileRows = 64;  // 1 MiB of binary32: what one th
 struct Buffers {
   BenchBuffer f32, bf16, f16, values, packed, scales;
   Buffers(std::int64_t elements, std::int64_t packed_bytes, std::int64_t scale_bytes);
+  static std::int64_t bytes(std::int64_t elements) {
+    return 12 * elements;
+  }  // without the last two
   const std::uint16_t* half(SourceType input) const {
     return (input == SourceType::kBf16 ? bf16 : f16).as<std::uint16_t>();
   }

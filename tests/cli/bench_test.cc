@@ -73,16 +73,50 @@ TEST_CASE("the table of bench says what a ratio is; analyze runs from a file tha
   CHECK(names_in(folder.path()).empty());
 }
 
+TEST_CASE("bench: input that a recipe refuses, and more memory than there is, are one sentence") {
+  const Result refused = run({"bench", "--elements", kFew, "--repeat", "1", "--dtype", "f32",
+                              "--mode", "stats", "--threads", "2", "-r", "mxfp4:zero-sign=refuse"});
+  CAPTURE(refused.err);
+  CHECK(refused.code == 3);
+  CHECK(contains(refused.err, "write zero-sign=keep"));
+  const Result large = run({"bench", "--elements", "1099511627776"});
+  CAPTURE(large.err);
+  CHECK(large.code == 3);
+  CHECK(contains(large.err, "bytes of memory"));
+}
+
+TEST_CASE("rows of bench name the backend that ran") {
+  const Result result = run({"bench", "--elements", kFew, "--repeat", "1", "--threads", "1", "-r",
+                             "mxfp4", "--dtype", "f32", "--mode", "stats", "--backend",
+                             "reference,oracle", "--analyze", "8192", "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  std::multiset<std::string> rows;
+  const json report = json::parse(result.out);
+  for (const json& row : report["results"]) {
+    rows.insert(row["work"].get<std::string>() + " " + row["backend"].get<std::string>());
+    CHECK(row["input_gb_s"] > 0);
+  }
+  CHECK(rows == std::multiset<std::string>{
+                    "amax reference", "amax of rows reference", "mxfp4 reference", "mxfp4 oracle",
+                    "analyze, 4 recipes, maps reference", "analyze, 4 recipes, maps oracle"});
+}
+
 TEST_CASE("wrong values of bench are one sentence") {
   for (const auto& [args, want] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--elements", "1000"}, "--elements: expected a multiple of 262144, found 1000"},
-           {{"--repeat", "0"}, "--repeat: expected at least 1"},
+           {{"--elements", "4611686018427387904"}, "--elements: expected at most 1099511627776"},
+           {{"--repeat", "0"}, "--repeat: expected 1 to 100000"},
+           {{"--analyze", "-5"}, "--analyze: expected 0 or at least 8192 bytes, found -5"},
+           {{"--analyze", "100"}, "--analyze: expected 0 or at least 8192 bytes, found 100"},
            {{"--threads", "0"}, "--threads: expected 1 to 1024"},
            {{"--backend", "avx1024"}, "avx1024"},
            {{"--dtype", "f64"}, "--dtype: expected f32, bf16 or f16, found f64"},
            {{"--mode", "codes"}, "--mode: expected stats, pack, fake or all, found codes"},
            {{"-r", "nvfp5"}, "nvfp4"},
-           {{"-r", "mxfp8e4m3", "--mode", "pack"}, "recipe mxfp8e4m3 has no packed nibbles"}}) {
+           {{"-r", "nvfp4:rht=16"}, "recipe nvfp4:rht=16: bench does not run the Hadamard"},
+           {{"-r", "mxfp8e4m3", "--mode", "stats,pack"},
+            "recipe mxfp8e4m3: has no packed nibbles; expected --mode stats, fake or both"}}) {
     std::vector<std::string> command{"bench"};
     command.insert(command.end(), args.begin(), args.end());
     const Result result = run(command);

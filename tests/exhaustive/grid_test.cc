@@ -1,4 +1,4 @@
-// grid_test.cc: the short ways of formats/grid.h and sim/lane_io.h against the long ones: grid
+// grid_test.cc: the short ways of formats/grid.h and formats/widen.h against the long ones: grid
 // values against encode() and decode(), which the other tests here compare with the exact oracle;
 // the division by a constant against the division; binary16 against decode().
 #include "formats/grid.h"
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "sim/lane_io.h"
+#include "formats/widen.h"
 
 using namespace fp4scope;
 
@@ -35,7 +35,8 @@ bool is_wrong_on_grid(MinifloatSpec spec, std::uint32_t bits) {
   const SaturationLimit limit = saturation_limit(spec, Rounding::kEven);
   if (!(a <= kFloatMax) || limit.is_exceeded_by(a)) return false;
   const std::uint32_t code = encode<L>(spec, Rounding::kEven, a);
-  const GridPoint<L> got = nearest_on_grid<L>(spec, a);
+  const GridPoint<L> got = nearest_on_grid<L>(spec, a), negative = nearest_on_grid<L>(spec, -a);
+  if (-negative.value != got.value) return true;
   return (got.code & spec.magnitude_mask()) != code ||
          bit_cast<std::uint32_t>(got.value) != bit_cast<std::uint32_t>(decode<L>(spec, code));
 }
